@@ -65,8 +65,7 @@ races: $(TEST_TOOLS) ## 50 races of two jobs for each step on one object store
 	$(BIN)/python -m tests.system.cluster --where store --blows 50
 
 guide: $(TEST_TOOLS) ## what is written by the code itself: the table of formats in docs/, the lists of all fields
-	$(BIN)/python -m tests.tools.formats docs/*.md
-	$(BIN)/python -m tests.tools.fields
+	$(BIN)/python -m tests.tools.fields docs/*.md
 
 coverage: $(MADE) ## which of the papers' printed numbers have a cell that runs, and by which command
 	@$(BIN)/python -m tests.tools.coverage

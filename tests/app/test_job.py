@@ -1,6 +1,5 @@
 """How jobs begin, end and are made again: flags, stores, queries that are asked, nodes, and what ends their output."""
 
-import json
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
 from midmask.backend.cluster import NodeReport
 from midmask.commands.doctor import faults
-from midmask.core.config import flatten, override
+from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.folder import save_bi_encoder
@@ -37,8 +36,7 @@ from midmask.store.pretrained import model_folder
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import write_beir
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 
 
 @pytest.fixture
@@ -195,9 +193,7 @@ def ran(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("view", ["dense", "lexical"])
-def test_the_lines_load_a_bi_encoder_and_compare_texts(
-    view: str, tokenizer_folder: Path, tmp_path: Path, stores: Options
-) -> None:
+def test_the_lines_load_a_bi_encoder_and_compare_texts(view, tokenizer_folder, tmp_path, stores) -> None:
     """Reference: the views as midmask computes them, multiplied in float64."""
     representation = Representation() if view == "dense" else Representation(dense=None, lexical="splade")
     backbone = Backbone(random_model("bert"), dropout=0.0).eval()
@@ -244,12 +240,6 @@ SOUND = NodeReport("worker", "10.0.0.2", versions=OWN)
 HEAD = replace(SOUND, name="head", address="10.0.0.1")
 
 
-def said_of(node: NodeReport) -> list[str]:
-    of_head, own = faults([HEAD, node], OWN)
-    assert of_head == []
-    return own
-
-
 def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
     build = {name: text for name, text in OWN.items() if name != "faiss-cpu"}
     for name in ("faiss-gpu", "faiss-gpu-cu12"):
@@ -269,29 +259,19 @@ def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
     ],
 )
 def test_each_fault_is_said_once_with_what_mends_it(changes, what, mend):
-    (line,) = said_of(replace(SOUND, **changes))
-    assert what in line and mend in line
-
-
-def params_of(recipe: Recipe) -> dict[str, str]:
-    """A recipe's fields as the params of a tracked run."""
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in flatten(recipe).items()}
+    of_head, (line,) = faults([HEAD, replace(SOUND, **changes)], OWN)
+    assert of_head == [] and what in line and mend in line
 
 
 CHANGED: dict[str, object] = {
-    "corpus.name": "texts:/data/my corpus; it's big",
-    "objective.encoder_mask_ratio": 0.15,
-    "pretrain.seed": 11,
-    "evaluation.measures": ["nDCG@10", "R@100"],
-    "stages.0.train.learning_rate": 3e-5,
-}
-
+    "corpus.name": "texts:/data/my corpus; it's big", "objective.encoder_mask_ratio": 0.15, "pretrain.seed": 11,
+    "evaluation.measures": ["nDCG@10", "R@100"], "stages.0.train.learning_rate": 3e-5,
+}  # fmt: skip
 AT_HAND: dict[str, object] = {"backbone.name": "base", "tokens.tokenizer": None}
 OTHER_LOSS: dict[str, object] = {
     "stages.0.loss": {"name": "distillation", "teacher_temperature": 2.0}, "stages.0.per_query": 3,
     "stages.0.teacher": {"folder": "/models/teacher"}, "stages.0.negatives": ["bm25"],
 }  # fmt: skip
-
 CASES = {
     "as it stands": RECIPES["retromae"](),
     "changed": override(RECIPES["retromae"](), CHANGED),

@@ -14,16 +14,15 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
 from midmask.app.progress import GraphProgress
-from midmask.app.run_contents import all_datasets, behind, collection_name
+from midmask.app.run_contents import all_datasets, base_tags, behind, collection_name
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
-from midmask.backend.cluster import Resources
 from midmask.core.config import fingerprint, override
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.events import Ended, Logged
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
-from midmask.experiment.run import Runner
+from midmask.experiment.run import Runner, report_finished
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.rows import rows
@@ -41,10 +40,8 @@ from midmask.tracking.reading import TrackedRow, read_runs
 from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write
-from tests.support.dashboards.worked import run_tracked_here
-from tests.support.tracking.stores import QUICK
-
-ALONE = Resources(cpus=1, gpus=0, side_by_side=1)
+from tests.support.dashboards.worked import ALONE, JOB, recipes, run_tracked_here
+from tests.support.tracking.stores import QUICK, history
 
 RATES = {"pretrain.learning_rate": {"values": [1e-4, 2e-4]}}
 SPACE = Space(name="lr", recipe="mlm", search="grid", parameters=RATES)
@@ -327,3 +324,40 @@ def test_a_failed_step_takes_its_system_along_and_the_next_job_links_what_is_the
     measured = sorted((run.name, run.status) for run in later if run.tags["midmask.step"] == "evaluate")
     assert measured == [("none, seed 0 (cached)", "cached"), ("none, seed 1", "finished")]
     assert "steps · 2 of 2 systems measured" in caplog.text
+
+
+def run_whole(uri: str, home: Path, recipe: Recipe) -> None:
+    """Computes what is missing, after a report of every step that is finished."""
+    target, storage = plan(recipe).stages[-1], Place(str(home / "store"))
+    with Tracker(uri, home, QUICK) as tracker, tracker.run(JOB, tags=base_tags(JOB, recipe), params={}) as parent:
+        job = TrackedJob(JOB, tracker, parent, storage, ALONE)
+        observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(job.progress, ()))
+        report_finished(target.upstream(), storage, observer)
+        run_tracked_here(job, recipe, [target])
+
+
+def curves(uri: str) -> dict[str, list[tuple[int, float]]]:
+    """Key -> history, of what trainings report."""
+    trainings = [row for row in read_runs(uri) if row.tags.get("midmask.step") in ("pretrain", "finetune")]
+    told = [row for row in trainings if f"{row.tags['midmask.step']}/loss" in row.metrics]
+    keys = [(row.run_id, key) for row in told for key in row.metrics if not key.startswith("health/")]
+    return {key: history(uri, run_id, key) for run_id, key in keys}
+
+
+def test_the_same_command_logs_from_the_store_what_was_computed_once(uri, tmp_path, empty_store) -> None:
+    recipe = override(recipes(write_collection(tmp_path / "tiny"))[0], {"pretrain.log_every": 3, "pretrain.steps": 7})
+    run_whole(uri, tmp_path, recipe)
+    computed = curves(uri)
+    assert {"pretrain/loss", "finetune/loss", "pretrain/tokens_per_second"} <= computed.keys()
+    assert [step for step, _ in computed["pretrain/loss"]] == [3, 6, 7]
+    shutil.copy(empty_store, tmp_path / "another.db")
+    another = f"sqlite:///{tmp_path}/another.db"
+    run_whole(another, tmp_path, recipe)
+    assert curves(another) == computed
+
+    (training,) = [row for row in read_runs(another) if row.tags.get("midmask.step") == "pretrain"]
+    client = MlflowClient(another)
+    client.set_tag(training.run_id, "midmask.status", "killed")
+    run_whole(another, tmp_path, recipe)
+    assert curves(another) == computed
+    assert client.get_run(training.run_id).data.tags["midmask.status"] == "finished"

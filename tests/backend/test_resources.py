@@ -21,8 +21,7 @@ from midmask.backend.worker_group import (
 )
 from midmask.errors import UserError
 from midmask.store.place import Place
-from tests.support.training.runs import spec_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import setup_of, spec_of
 
 ROOT = Path(__file__).parents[2]
 TWO, EIGHT = {"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}

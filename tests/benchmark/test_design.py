@@ -14,10 +14,9 @@ from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
-from midmask.benchmark.layout import lay_out, recipe_of
+from midmask.benchmark.layout import BenchmarkCell, lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect
-from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
@@ -44,13 +43,17 @@ def given(corpus: str, **changes) -> Benchmark:
     return Benchmark(**{"systems": ("bm25", "none", "mlm"), "representations": ("dense", "splade"), **fields})
 
 
+def steps_of(cell: BenchmarkCell) -> dict[str, str]:
+    """Names of the steps behind a cell's main evaluation -> their fingerprints."""
+    return {step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()}
+
+
 def test_each_system_meets_each_condition_once(corpus, other):
     layout = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7)))
     found = [(cell.key.system, cell.key.collection, cell.key.representation, cell.seed) for cell in layout.cells]
-    trained = [
-        ("mlm", name, kind, seed) for name in ("corpus", "other") for kind in ("dense", "splade") for seed in (0, 7)
-    ]
-    untrained = [("none", "none", kind, seed) for kind in ("dense", "splade") for seed in (0, 7)]
+    conditions = [(kind, seed) for kind in ("dense", "splade") for seed in (0, 7)]
+    trained = [("mlm", name, *one) for name in ("corpus", "other") for one in conditions]
+    untrained = [("none", "none", *one) for one in conditions]
     assert found == [("bm25", "none", "bm25", 0), *untrained, *trained]
     assert not layout.left_out and len({cell.name for cell in layout.cells}) == len(layout.cells)
     assert {name for cell in layout.cells for name in cell.evaluations} == {("tiny", "dev"), ("tiny", "test")}
@@ -58,18 +61,14 @@ def test_each_system_meets_each_condition_once(corpus, other):
 
 def test_seeds_and_representations_share_the_middle_training(corpus, other):
     cells = lay_out(given(corpus, collections={"corpus": (), "other": (other,)}, seeds=(0, 7))).cells
-    steps = [
-        {step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()}
-        for cell in cells
-        if cell.key.system == "mlm"
-    ]
+    steps = [steps_of(cell) for cell in cells if cell.key.system == "mlm"]
     assert len({found["pretrain"] for found in steps}) == 2, "one per collection"
     assert len({found["finetune"] for found in steps}) == len(steps) == 8
 
 
 def test_each_middle_training_is_fine_tuned_with_seeds_of_its_own(corpus):
     cells = lay_out(given(corpus, representations=("dense",), pretrain_seeds=(1, 2, 3), seeds=(0, 7))).cells
-    steps = [{step.name: step.fingerprint for step in cell.evaluations[cell.main].upstream()} for cell in cells]
+    steps = [steps_of(cell) for cell in cells]
     seeds = [(cell.key.system, cell.pretrain_seed, cell.seed) for cell in cells]
     nested = [("mlm", 1, 0), ("mlm", 1, 7), ("mlm", 2, 8), ("mlm", 2, 15), ("mlm", 3, 16), ("mlm", 3, 23)]
     assert seeds == [("bm25", None, 0), *(("none", None, seed) for *_, seed in nested), *nested]
@@ -78,16 +77,11 @@ def test_each_middle_training_is_fine_tuned_with_seeds_of_its_own(corpus):
 
 
 def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
-    settings = {
-        "as it is": Setting(protocols={"dense": "in_batch"}, stages=0),
-        "tuned": Setting(protocols={"dense": "in_batch"}),
-    }
+    in_batch = {"dense": "in_batch"}
+    settings = {"as it is": Setting(protocols=in_batch, stages=0), "tuned": Setting(protocols=in_batch)}
     cells = lay_out(given(corpus, settings=settings, representations=("dense",), seeds=(0, 7))).cells
-    found = {
-        (cell.key.system, cell.key.setting, cell.seed): {step.name for step in cell.evaluations[cell.main].upstream()}
-        for cell in cells
-        if cell.key.system != "bm25"
-    }
+    trained = [cell for cell in cells if cell.key.system != "bm25"]
+    found = {(cell.key.system, cell.key.setting, cell.seed): steps_of(cell).keys() for cell in trained}
     once = {key for key in found if key[1] == "as it is"}
     assert once == {("none", "as it is", 0), ("mlm", "as it is", 0)}, "no seed draws anything there"
     assert not any("finetune" in found[key] for key in once) and len(found) == 6
@@ -147,16 +141,14 @@ def test_a_mistyped_system_is_told_before_anything_runs(system, message, corpus)
 def test_a_change_for_all_stages_reaches_every_stage_and_only_teachers_that_are_there(corpus):
     setting = Setting(protocols={"hybrid": "dupmae"})
     changes = {"stages.*.train.steps": 5, "stages.*.teacher.train.steps": 9}
-    benchmark = given(
-        corpus, systems=("dupmae",), representations=("hybrid",), settings={"dupmae": setting}, changes=changes
-    )
+    only = {"systems": ("dupmae",), "representations": ("hybrid",), "settings": {"dupmae": setting}}
+    benchmark = given(corpus, **only, changes=changes)
     (key,) = benchmark.keys()
     stages = recipe_of(benchmark, key).stages
     assert [stage.train.steps for stage in stages] == [5, 5, 5]
     assert [stage.teacher.train.steps for stage in stages if stage.teacher] == [9]
-    two = recipe_of(
-        benchmark.model_copy(update={"settings": {"dupmae": setting.model_copy(update={"stages": 2})}}), key
-    )
+    cut = {"dupmae": setting.model_copy(update={"stages": 2})}
+    two = recipe_of(benchmark.model_copy(update={"settings": cut}), key)
     assert len(two.stages) == 2 and not any(stage.teacher for stage in two.stages)
 
 
@@ -215,17 +207,7 @@ def test_collections_are_compared_at_equal_tokens(corpus, other):
 
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "benchmark_middle_training.py"
-FLAGS = (
-    "preset",
-    "systems",
-    "seeds",
-    "pretrain_seeds",
-    "representations",
-    "settings",
-    "zero_shot",
-    "collections",
-    "out",
-)
+FLAGS = "preset systems seeds pretrain_seeds representations settings zero_shot collections out".split()
 
 
 @pytest.fixture
@@ -234,9 +216,8 @@ def ask(tmp_path: Path):
 
     def found(preset: str, *more: str, **flags: str) -> Benchmark:
         options = resolve(parse(["--corpus", corpus, "--pretrain-on", other, *more], None), JOB)
-        return preset_with_flags(
-            replace(options, home=tmp_path), Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
-        )
+        given = Namespace(**{**dict.fromkeys(FLAGS), "preset": preset, **flags})
+        return preset_with_flags(replace(options, home=tmp_path), given)
 
     return found
 
@@ -261,10 +242,8 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
-    one = ask(
-        "pretrained", systems="retromae,simcse,retromae[merge=0.5]", settings="no labels", representations="dense"
-    )
-    layout = lay_out(one)
+    flags = {"systems": "retromae,simcse,retromae[merge=0.5]", "settings": "no labels", "representations": "dense"}
+    layout = lay_out(ask("pretrained", **flags))
     assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[merge=0.5]", "bm25"]
     assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
 
@@ -302,19 +281,11 @@ def benchmark_of(corpus: str, *systems: str, **fields: Any) -> Benchmark:
     return Benchmark(**{**given, "systems": systems, "measures": ("retromae",), **fields})
 
 
-def row_of(table: NamedTable, system: str) -> str:
-    (line,) = (line for line in table.markdown().splitlines() if f" {system} " in line)
-    return line
-
-
 def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Path, tmp_path: Path) -> None:
     corpus, system = write_collection(tmp_path / "collection"), f"released:retromae@wiki={folder}"
     layout = lay_out(benchmark_of(corpus, "none", system, splits=("dev",)))
-    assert [cell.key for cell in layout.cells] == [
-        dense("none", setting="dpr"),
-        SystemKey(system, "none", "dense", "dpr"),
-    ]
-    released = layout.cells[1]
+    plain, released = layout.cells
+    assert (plain.key, released.key) == (dense("none", setting="dpr"), SystemKey(system, "none", "dense", "dpr"))
     assert (released.recipe.backbone.name, released.recipe.tokens.tokenizer) == (str(folder), str(folder))
     assert released.recipe.protocol == "dpr" and released.recipe.objective is None
     storage = Place(str(tmp_path / "store"))
@@ -322,29 +293,24 @@ def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Pat
     found = collect(layout.cells, storage)
     (table,) = (one for one in paper_tables("retromae", found) if one.name == "retromae.main.dpr")
     mean = np.mean(found.where(system=system)[0].per_query.to_pandas().query("measure == 'RR@10'")["value"])
-    first = row_of(table, f"RetroMAE, released: {folder}").split("|")[2]
+    (line,) = (line for line in table.markdown().splitlines() if f" RetroMAE, released: {folder} " in line)
+    first = line.split("|")[2]
     assert f"{mean:.4f}" in first and "(0.3553)" in first and "fine-tuned here" in table.markdown()
     assert "released" not in "".join(one.markdown() for one in paper_tables("retromae", found.where(system="none")))
 
 
 def test_its_row_is_that_of_its_collection_or_of_all() -> None:
     """RetroMAE's main results print it after Wikipedia, and after MS MARCO."""
-    truth = {
-        SystemKey("released:retromae@corpus=/hub/a", "none", "dense", "ance"): 0.4,
-        SystemKey("released:retromae=/hub/b", "none", "dense", "ance"): 0.3,
-        SystemKey("released:seed=/hub/c", "none", "dense", "ance"): 0.2,
-    }
+    levels = {"retromae@corpus=/hub/a": 0.4, "retromae=/hub/b": 0.3, "seed=/hub/c": 0.2}
+    truth = {SystemKey(f"released:{name}", "none", "dense", "ance"): level for name, level in levels.items()}
     tables = {one.name: one for one in paper_tables("retromae", Results(drawn(truth)))}
     rows = {name: [row for row in table.table.systems if "released" in row] for name, table in tables.items()}
     assert rows["retromae.main.ance"] == ["RetroMAE, released: /hub/b"]
     assert rows["retromae.main.corpus"] == ["RetroMAE, released: /hub/a", "RetroMAE, released: /hub/b"]
     order = tables["retromae.main.corpus"].table.systems
     assert order.index("RetroMAE, released: /hub/a") == order.index("RetroMAE") + 1
-    printed = {
-        number.value
-        for number in published("retromae", "main")
-        if (number.system, number.setting, number.collection, number.measure) == ("retromae", "ance", "corpus", "RR@10")
-    }
+    wanted = {"system": "retromae", "setting": "ance", "collection": "corpus", "measure": "RR@10"}.items()
+    printed = {one.value for one in published("retromae", "main") if all(getattr(one, k) == v for k, v in wanted)}
     assert tables["retromae.main.corpus"].beside.published["RetroMAE, released: /hub/a", "dense MRR@10"] in printed
 
 

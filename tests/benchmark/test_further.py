@@ -68,11 +68,8 @@ def store(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def step_of(layout: Layout, name: str, system: str, collection: str, further: str = "") -> Step:
-    (cell,) = (
-        cell
-        for cell in layout.cells
-        if (cell.key.system, cell.key.collection, cell.further) == (system, collection, further)
-    )
+    wanted = (system, collection, further)
+    (cell,) = (one for one in layout.cells if (one.key.system, one.key.collection, one.further) == wanted)
     (found,) = (step for step in cell.evaluations[cell.main].upstream() if step.name == name)
     return found
 
@@ -331,20 +328,13 @@ def result(system: str, seed: int, values: list[float], representation: str = "d
     return Result(key, seed, "squad", split, aggregate(per_query), per_query, COSTS if seed else None)
 
 
-GIVEN = Results(
-    [
-        result("retromae", 0, [0.5, 1.0, 0.25]),
-        result("retromae", 1, [0.5, 0.5, 0.5]),
-        *(result("mlm", 0, [1.0, 1.0, 0.1], view, split) for view, split in (("dense", "test"), ("splade", "test"))),
-        result("mlm", 0, [0.3, 0.3, 0.3], split="dev"),
-    ]
-)
-
-
 def test_two_systems_never_share_a_row():
+    own = [result("retromae", seed, values) for seed, values in enumerate(([0.5, 1.0, 0.25], [0.5, 0.5, 0.5]))]
+    own += [result("mlm", 0, [1.0, 1.0, 0.1], view) for view in ("dense", "splade")]
+    found = Results([*own, result("mlm", 0, [0.3, 0.3, 0.3], split="dev")])
     with pytest.raises(ValueError, match="splade"):
-        GIVEN.per_query("squad", "test")
-    both = GIVEN.per_query("squad", "test", by=lambda key: f"{key.system}, {key.representation}")
+        found.per_query("squad", "test")
+    both = found.per_query("squad", "test", by=lambda key: f"{key.system}, {key.representation}")
     assert [len(tables) for tables in both.values()] == [2, 1, 1]
 
 

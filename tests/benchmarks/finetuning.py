@@ -27,7 +27,7 @@ from midmask.training.pairs import PairExamples
 from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup
 from tests.benchmarks.harness import Bench
-from tests.support.retrieve.collection import made
+from tests.support.retrieve.collection import made, texts_of
 
 LENGTH, BATCH, WARM_UP = 128, 32, 3
 Pairs = list[tuple[str, str]]
@@ -52,7 +52,7 @@ def contrastive(bench: Bench) -> None:
     """In-batch contrast of unit [CLS] vectors against MultipleNegativesRankingLoss, 32 pairs of up to 128 tokens."""
     count, taken = bench.size(12, 6), dict[str, list[float]](ours=[], theirs=[])
     with collection(bench) as inputs:
-        pairs = texts_of(inputs["corpus"].place)
+        pairs = pairs_of(inputs["corpus"])
         for _ in range(bench.rounds):
             for name, times in (
                 ("ours", midmask_times(bench, inputs, count)),
@@ -63,11 +63,10 @@ def contrastive(bench: Bench) -> None:
     bench.ratio("a step", ours, theirs, "ms", goal=1.2, rival="sentence-transformers")
 
 
-def texts_of(corpus: Place) -> Pairs:
-    queries, qrels = (pq.read_table((corpus / f"{name}.parquet").uri) for name in ("queries", "qrels"))
+def pairs_of(corpus: Artifact) -> Pairs:
+    queries, qrels = (pq.read_table((corpus.place / f"{name}.parquet").uri) for name in ("queries", "qrels"))
     asked = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
-    tables = [pq.read_table((corpus / "docs" / name).uri).to_pylist() for name in (corpus / "docs").names()]
-    docs = {row["doc_id"]: f"{row['title']} {row['text']}" for table in tables for row in table}
+    docs = texts_of(corpus, titles=True)
     judged = zip(*(qrels[name].to_pylist() for name in ("split", "query_id", "doc_id")), strict=True)
     return [(asked[query], docs[doc]) for split, query, doc in judged if split == "train"]
 
@@ -77,14 +76,12 @@ def midmask_times(bench: Bench, inputs: dict[str, Artifact], count: int) -> list
     times: list[float] = []
     corpus, tokens = inputs["corpus"].place, inputs["tokens"].place
     setup = FinetuneSetup(
-        objective=Contrastive.Config(temperature=0.05),
+        objective=Contrastive.Config(temperature=0.05), tokens=tokens, start=inputs["start"].place,
         train=TrainConfig(steps=count, batch_size=BATCH, learning_rate=5e-5, log_every=1, threads=bench.threads),
         backbone=BackboneConfig(name=bench.size("mini", "tiny")),
-        tokens=tokens,
-        start=inputs["start"].place,
         rows=PairExamples(tokens, corpus, "train", "benchmark", query_length=LENGTH, passage_length=LENGTH),
         representation=Representation(normalise=True),
-    )
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as out:
         tick = lambda *_: times.append(bench.clock())  # noqa: E731
         run_training(setup, Place(out), local_reader, tick, device=torch.device("cpu"))

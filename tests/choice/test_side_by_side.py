@@ -32,8 +32,7 @@ from midmask.retrieve.blocks import StoredPassages
 from midmask.store.place import Place
 from tests.support.choice import searched
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_collection, write_verdict
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 from tests.support.verdicts import verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}

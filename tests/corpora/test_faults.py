@@ -33,9 +33,17 @@ from midmask.corpora.reader import recognise
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
-from tests.support.corpora.saved import write_saved
-from tests.tools.formats import with_formats
+from tests.support.corpora.collections import (
+    contents,
+    json_lines,
+    prepared,
+    quarantine,
+    rows,
+    write,
+    write_beir,
+    write_saved,
+)
+from tests.tools.fields import with_formats
 
 DOCS = [{"_id": f"d{n}", "title": "", "text": f"passage, {n} of its é set"} for n in range(25)]
 QUERIES = [{"_id": f"q{n}", "text": f"where is {n}"} for n in range(9)]

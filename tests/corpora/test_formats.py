@@ -19,12 +19,21 @@ from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.place import Place
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, json_lines, prepared, quarantine, rows, write, write_beir
+from tests.support.corpora.collections import (
+    contents,
+    json_lines,
+    prepared,
+    quarantine,
+    rows,
+    save,
+    write,
+    write_beir,
+    write_saved,
+    write_saved_texts,
+)
 from tests.support.corpora.layouts import evaluated, read
 from tests.support.corpora.registered import register, write_as_beir, write_msmarco
-from tests.support.corpora.saved import save, write_saved, write_saved_texts
-from tests.support.retrieve.bm25 import ranked_by_bm25
-from tests.support.retrieve.collection import made
+from tests.support.retrieve.collection import made, ranked_by_bm25
 
 
 def test_ms_marco_dev_small_by_the_papers_measures(tmp_path: Path) -> None:

@@ -1,13 +1,33 @@
-"""Prose names what exists: files, modules, names in code; and what is shipped names nothing that is not shipped."""
+"""Prose names what exists: files, modules, names in code; and what is shipped names nothing that is not shipped.
 
+Between backticks stands code: a name of ours with as many parents as tell it apart, or a library's name behind its own.
+A path behind `COMMIT:` is not looked up.
+"""
+
+import ast
+import builtins
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.support.docs.markdown import ROOT, pages
-from tests.support.docs.names import ADDRESS, PATH, PYTHON_FILE, TICKED, exists, is_address, is_file, is_there, shipped
+from tests.support.tracked import ROOT, pages
+
+SHIPPED = ("platform", "jobs", "dashboards", "search_spaces")
+IMPORTED_FROM = (ROOT / "platform", ROOT)
+FIELDS = ROOT / "platform" / "midmask" / "recipes" / "fields.txt"
+
+ADDRESS = re.compile(r"(?<![\w./-])(?:midmask|midmask_papers|tests)(?:\.[A-Za-z]\w*)+")
+PATH = re.compile(r"(?<![\w./:-])(?:platform|jobs|tests|dashboards|search_spaces|midmask|midmask_papers)/[\w./-]*\w")
+PYTHON_FILE = re.compile(r"(?<![\w./:-])(?:\w+/)+\w+\.py\b")
+TICKED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
+TYPE = re.compile(r"[A-Z]+[a-z]\w*")
+DATA_FILE = re.compile(r".+\.(json|jsonl|parquet|csv|tsv|txt|md|html|toml|yaml|db|gz|safetensors)")
+SLICE = re.compile(r"(train|dev|test)\.\w+")
+
 
 MADE_BY_THE_READER = re.compile(r"one_word|\bNAME\b|\bFILE\b")
 """The toy of the guide to objectives, and placeholders."""
@@ -19,6 +39,140 @@ HISTORY = ROOT / "CHANGELOG.md"
 """It may name what has gone."""
 
 Find = Callable[[str], list[str]]
+
+
+class Code(NamedTuple):
+    """Identifiers of a file of Python. defined: functions, classes, what is assigned and imported. used: every one.
+    types: classes. libraries: imported ones, and what is imported from them. strings: literals, such as tags and keys.
+    """
+
+    defined: set[str]
+    used: set[str]
+    types: set[str]
+    libraries: set[str]
+    strings: set[str]
+
+
+@cache
+def code_of(path: Path) -> Code:
+    code = Code(set(), set(), set(), set(), set())
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.ClassDef(name=name):
+                code.types.add(name)
+            case ast.FunctionDef(name=name):
+                code.defined.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                home = node.module if isinstance(node, ast.ImportFrom) else aliases[0].name
+                imported = {(alias.asname or alias.name).split(".")[0] for alias in aliases}
+                code.defined.update(imported)
+                if find_module(top := str(home).split(".")[0]) is None:
+                    code.libraries.update(imported, [top])
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                (code.defined if isinstance(node.ctx, ast.Store) else code.used).add(name)
+            case ast.arg(arg=name):
+                code.used.add(name)
+            case ast.Constant(value=str() | bytes() as text):
+                code.strings.add(text if isinstance(text, str) else text.decode("latin1"))
+    code.defined.update(code.types)
+    code.used.update(code.defined)
+    return code
+
+
+@cache
+def shipped() -> list[Path]:
+    """Code, and the spaces and tables beside it: what they say, users read."""
+    paths = [path for folder in SHIPPED for path in (ROOT / folder).rglob("*")]
+    return sorted(path for path in paths if path.suffix in {".py", ".yaml", ".toml"})
+
+
+@cache
+def code() -> dict[Path, Code]:
+    return {path: code_of(path) for path in shipped() if path.suffix == ".py"}
+
+
+@cache
+def every(kind: str) -> frozenset[str]:
+    """All shipped identifiers of one kind."""
+    return frozenset().union(*(getattr(each, kind) for each in code().values()))
+
+
+@cache
+def find_module(dotted: str) -> Path | None:
+    """The file of a module or a package, or the folder of a package that has no file."""
+    for root in IMPORTED_FROM:
+        home = root.joinpath(*dotted.split("."))
+        for path in (home / "__init__.py", home.with_suffix(".py"), home):
+            if path.exists():
+                return path
+    return None
+
+
+def exists(dotted: str) -> bool:
+    """Whether a dotted name is a module, a package, a name in one, or a member of a class in one."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        if (path := find_module(".".join(parts[:length]))) is not None:
+            rest = parts[length:]
+            names = code_of(path).defined if path.is_file() else set[str]()
+            return names.issuperset(rest) or (rest[0] in names and is_member(rest))
+    return False
+
+
+def is_member(parts: list[str]) -> bool:
+    """Whether the first part is a class of ours, or a variable called as one, and its file defines the others."""
+    head = parts[0].replace("_", "").lower()
+    return any(
+        each.defined.issuperset(parts[1:]) and head in {name.lower() for name in each.types} for each in code().values()
+    )
+
+
+@cache
+def fields() -> frozenset[str]:
+    """Paths of a recipe's fields, and every stretch of these paths."""
+    paths = [line.split(".") for line in FIELDS.read_text("utf-8").replace("*", "N").split()]
+    return frozenset(".".join(path[i:j]) for path in paths for j in range(len(path) + 1) for i in range(j))
+
+
+def packages(path: Path) -> list[str]:
+    """What may be left out before a name that a file gives: the packages that it lies in, and midmask."""
+    root = next(root for root in IMPORTED_FROM if path.is_relative_to(root))
+    inner = [parent.relative_to(root).parts for parent in path.parents if parent.is_relative_to(root)]
+    return ["".join(f"{part}." for part in parts) for parts in inner] + ["midmask."]
+
+
+def is_there(name: str, path: Path) -> bool:
+    """Whether a name between backticks in a file names something. With dots: a module or a name in one, seen from the
+    packages around the file; a library's name; a member of a class; fields of a recipe; a tag or a key; a variable of
+    the file's code, with a member; a file; a slice of a split. Without: of names in code, types are looked up.
+    """
+    head, *rest = name.split(".")
+    if not rest:
+        homes = (every("used"), every("libraries"), every("strings"), dir(builtins))
+        return path not in code() or not TYPE.fullmatch(name) or any(name in home for home in homes)
+    if name.endswith(".py"):
+        return any(each.name == name for each in code())
+    used = code()[path].used if path in code() else set[str]()
+    return bool(
+        any(exists(parent + name) for parent in packages(path))
+        or any(name in home for home in (fields(), every("strings")))
+        or head in every("libraries")
+        or is_member([head, *rest])
+        or (head in used and used.issuperset(rest))
+        or (head == "self" and every("used").issuperset(rest))
+        or DATA_FILE.fullmatch(name)
+        or SLICE.fullmatch(name)
+    )
+
+
+def is_address(name: str, path: Path) -> bool:
+    """Whether a name that begins with one of our packages is there, as a module's or as a tag."""
+    return exists(name) or name in every("strings")
+
+
+def is_file(name: str, path: Path) -> bool:
+    """Whether a path exists, from the places that files write it against."""
+    return any((home / name).exists() for home in (*IMPORTED_FROM, ROOT / "platform" / "midmask", *path.parents))
 
 
 def lacking(paths: list[Path], find: Find, is_right: Callable[[str, Path], bool]) -> list[str]:

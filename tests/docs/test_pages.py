@@ -12,8 +12,8 @@ import midmask
 from midmask.benchmark.results import read_results
 from midmask.recipes.methods import METHODS
 from midmask.store.place import Place
-from tests.support.docs.markdown import DOCS, ROOT, anchors, pages, relative_links
-from tests.tools.screenshots.guides import PICTURES
+from tests.support.tracked import DOCS, ROOT, anchors, pages, relative_links
+from tests.tools.screenshots import PICTURES
 
 
 def test_relative_links_and_their_anchors_exist() -> None:

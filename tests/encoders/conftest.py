@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,16 @@ from midmask.encoders.representation import Representation, Side, TextVectors
 from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
 from midmask.text.tokens import encoder
-from tests.support.encoders.models import TEXTS, WORDS, random_model
+from tests.support.encoders.models import (
+    LONGEST,
+    TEMPLATES,
+    TEXTS,
+    WORDS,
+    random_model,
+    write_classifier,
+    write_tokenizer,
+)
 from tests.support.encoders.public import opened, vectors_of, views
-from tests.support.encoders.tokenizers import LONGEST, TEMPLATES, write_classifier, write_tokenizer
 
 DENSE = {
     "of a hybrid": Representation(width=8, lexical="logits", passage_terms=9), "[CLS]": Representation(),

@@ -29,9 +29,8 @@ from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.recipes import RECIPES
 from midmask.retrieve.text_encoder import load_base_model, open_encoder, refuse_unfit
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
-from tests.support.encoders.models import VARIANTS, needs_bf16, random_model
-from tests.support.encoders.tokenizers import write_classifier
-from tests.support.unread import Unread
+from tests.support.benchmark.tiny import Unread
+from tests.support.encoders.models import VARIANTS, needs_bf16, random_model, write_classifier
 
 INPUTS = {"input_ids": torch.tensor([[2, 9, 10, 11, 3]]), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
 Weights = dict[str, Tensor]

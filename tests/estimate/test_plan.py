@@ -35,8 +35,8 @@ from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.training.rehearsal import kept_tensors
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
-from tests.support.corpora.saved import save
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.corpora.collections import save
+from tests.support.objectives.texts import sample_vocabulary
 
 WORDS = sample_vocabulary(3000)
 

@@ -1,3 +1,3 @@
-from tests.support.retrieve.fixtures import inputs, out
+from tests.support.retrieve.collection import inputs, out
 
 __all__ = ["inputs", "out"]

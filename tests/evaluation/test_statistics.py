@@ -30,7 +30,7 @@ from midmask.evaluation.statistics.significance import (
     paired_p,
     strictest_level,
 )
-from tests.support.evaluation.per_query import drawn, table
+from tests.support.benchmark.synthetic import noisy, table
 
 
 def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
@@ -65,7 +65,7 @@ def test_a_share_varies_as_the_binomial():
 
 
 def test_a_sample_has_a_row_for_each_seed_and_its_queries_in_order():
-    seeds = [drawn(seed, count=11) for seed in range(3)]
+    seeds = [noisy(seed, count=11) for seed in range(3)]
     turned = [table(own).take(np.random.default_rng(row).permutation(11)) for row, own in enumerate(seeds)]
     sample = read_sample("a", turned, "RR@10")
     order = sorted(range(11), key=lambda row: f"q{row}")
@@ -124,7 +124,7 @@ def test_equal_means_share_the_best_rank_of_theirs() -> None:
 
 
 def test_the_t_test_and_its_interval_are_scipys_paired_ones():
-    base, own = drawn(0), drawn(1, shift=0.1)
+    base, own = noisy(0), noisy(1, shift=0.1)
     (row,) = compare({"a": table(base), "b": table(own)}, baseline="a", measure="RR@10")
     reference = stats.ttest_rel(own, base)
     interval = reference.confidence_interval(0.95)
@@ -138,7 +138,7 @@ def test_the_t_test_and_its_interval_are_scipys_paired_ones():
 
 def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
     shifts = {"a": 0.0, "b": 0.02, "c": 0.3, "d": 0.31}
-    values = {name: drawn(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
+    values = {name: noisy(row, shift=shift) for row, (name, shift) in enumerate(shifts.items())}
     rows = compare({name: table(one) for name, one in values.items()}, measure="RR@10", correction="bonferroni")
     pairs = [("b", "a"), ("c", "a"), ("d", "a"), ("c", "b"), ("d", "b"), ("d", "c")]
     assert [(row.system, row.baseline) for row in rows] == pairs
@@ -149,15 +149,15 @@ def test_without_a_baseline_every_pair_is_tested_once_and_all_are_one_family():
 
 
 def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
-    systems = {"good": table(drawn(1, shift=0.4)), "bad": table(drawn(0)), "same": table(drawn(2, shift=0.4))}
+    systems = {"good": table(noisy(1, shift=0.4)), "bad": table(noisy(0)), "same": table(noisy(2, shift=0.4))}
     assert better_than(compare(systems, measure="RR@10")) == {"good": ["bad"], "bad": [], "same": ["bad"]}
     assert better_than(compare(systems, baseline="bad", measure="RR@10"))["good"] == ["bad"]
     assert better_than(compare(systems, baseline="good", measure="RR@10")) == {"bad": [], "good": ["bad"], "same": []}
 
 
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
-    systems = {name: table(drawn(row)) for row, name in enumerate("abcd")}
-    spread = (drawn(1) - drawn(0)).std(ddof=1)
+    systems = {name: table(noisy(row)) for row, name in enumerate("abcd")}
+    spread = (noisy(1) - noisy(0)).std(ddof=1)
     for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6), ("fdr_bh", 0.05 / 6)):
         row = compare(systems, measure="RR@10", correction=correction)[0]
         quantiles = stats.t.ppf(1 - level / 2, 39) + stats.t.ppf(0.8, 39)
@@ -165,7 +165,7 @@ def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
 
 
 def test_a_slice_is_compared_on_its_own_queries_alone():
-    base, own = drawn(0), drawn(1, shift=0.1)
+    base, own = noisy(0), noisy(1, shift=0.1)
     head = [f"q{row}" for row in range(15)]
     (row,) = compare({"a": table(base), "b": [table(own)]}, baseline="a", measure="RR@10", queries=head)
     alone = compare({"a": table(base[:15]), "b": table(own[:15])}, baseline="a", measure="RR@10")
@@ -175,7 +175,7 @@ def test_a_slice_is_compared_on_its_own_queries_alone():
 
 
 def test_equal_systems_differ_by_nothing():
-    (row,) = compare({"a": table(drawn(0)), "b": table(drawn(0))}, baseline="a", measure="RR@10")
+    (row,) = compare({"a": table(noisy(0)), "b": table(noisy(0))}, baseline="a", measure="RR@10")
     assert (row.p, row.difference, row.effect, row.low, row.high, row.detectable) == (1.0, 0, 0, 0, 0, 0)
     assert not row.significant
 
@@ -190,7 +190,7 @@ def test_a_single_query_decides_nothing():
 
 
 def test_without_repeats_the_spread_over_seeds_adds_nothing():
-    systems = {name: table(drawn(row, shift=0.05 * row)) for row, name in enumerate("abc")}
+    systems = {name: table(noisy(row, shift=0.05 * row)) for row, name in enumerate("abc")}
     plain = compare(systems, baseline="a", measure="RR@10")
     for row, own in zip(compare(systems, baseline="a", measure="RR@10", seeds=SeedSpread(0.0, 0)), plain, strict=True):
         wanted = (own.p, own.p_corrected, own.low, own.high, own.detectable)
@@ -225,7 +225,7 @@ def test_different_queries_cannot_be_paired():
 
 
 def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from_0():
-    difference = drawn(3, count=9, shift=0.1)
+    difference = noisy(3, count=9, shift=0.1)
     means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
     expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
     assert paired_p(difference, "permutation") == pytest.approx(expected)
@@ -234,7 +234,7 @@ def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from
 
 
 def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
-    difference = drawn(4, count=400, shift=0.02)
+    difference = noisy(4, count=400, shift=0.02)
     p = paired_p(difference, "permutation", seed=1)
     assert p == paired_p(difference, "permutation", seed=1) != paired_p(difference, "permutation", seed=2)
     assert p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue, abs=0.02)
@@ -242,7 +242,7 @@ def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
 
 def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
     """Exact for few queries: the ranks 1, …, 9 of |difference|, each with either sign."""
-    difference = drawn(3, count=9, shift=0.1)
+    difference = noisy(3, count=9, shift=0.1)
     rank = np.argsort(np.argsort(np.abs(difference))) + 1
     sums = [abs(np.sum(rank * signs)) for signs in itertools.product((1, -1), repeat=9)]
     expected = np.mean([value >= abs(np.sum(rank * np.sign(difference))) for value in sums])
@@ -250,7 +250,7 @@ def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
 
 
 def test_the_signed_rank_test_leaves_equal_queries_out():
-    difference = drawn(5, count=12, shift=0.1)
+    difference = noisy(5, count=12, shift=0.1)
     padded = np.concatenate([difference, np.zeros(7)])
     reference = stats.wilcoxon(difference, method="asymptotic")
     assert paired_p(padded, "wilcoxon") == pytest.approx(reference.pvalue, abs=1e-12)

@@ -30,8 +30,8 @@ from midmask.leaderboard import export
 from midmask.leaderboard.board import Board, View, board_of
 from midmask.leaderboard.entries import Marks, entries
 from midmask.leaderboard.rows import place_names, rows
+from tests.support.benchmark.synthetic import noisy, table
 from tests.support.dashboards import compared
-from tests.support.evaluation.per_query import drawn, table
 
 SHIFTS = {"bm25": 0.0, "dense": 0.4, "sparse": 0.41}
 
@@ -42,7 +42,7 @@ def by_corpus(corpora: dict[str, PerQuery]) -> list[TableColumn]:
 
 def both_measures(seed: int, shift: float) -> pa.Table:
     """RR@10 and, of the same queries, R@100 that is no better for anyone."""
-    return pa.concat_tables([table(drawn(seed, shift=shift)), table(drawn(seed + 50), "R@100")])
+    return pa.concat_tables([table(noisy(seed, shift=shift)), table(noisy(seed + 50), "R@100")])
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def systems() -> dict[str, pa.Table]:
 
 
 def mean(seed: int, shift: float, count: int = 40) -> float:
-    return float(drawn(seed, shift=shift)[:count].mean())
+    return float(noisy(seed, shift=shift)[:count].mean())
 
 
 def column(shown: ResultTable, label: str) -> dict[str, TableCell]:
@@ -93,7 +93,7 @@ def test_a_system_that_a_corpus_lacks_has_no_cell_there(systems):
 
 
 def test_seeds_are_averaged_and_their_spread_is_kept():
-    runs = [table(drawn(row)) for row in range(3)]
+    runs = [table(noisy(row)) for row in range(3)]
     cell = tabulate(by_measure({"a": runs}, ["RR@10"])).cells["a", "RR@10"]
     means = [mean(row, 0.0) for row in range(3)]
     assert (cell.mean, cell.spread) == pytest.approx((np.mean(means), np.std(means, ddof=1)))
@@ -101,7 +101,7 @@ def test_seeds_are_averaged_and_their_spread_is_kept():
 
 
 def test_equal_systems_are_all_best_in_whatever_order_their_queries_are_summed():
-    values = table(drawn(0, count=1000))
+    values = table(noisy(0, count=1000))
     orders = [values.take(np.random.default_rng(row).permutation(1000)) for row in range(5)]
     shown = tabulate(by_measure(dict(zip("abcde", orders, strict=True)), ["RR@10"]))
     assert len({cell.mean for cell in shown.cells.values()}) > 1, "sums that do not depend on the order show nothing"
@@ -130,8 +130,8 @@ def shown(**protocol) -> ResultTable:
 
 @pytest.fixture(scope="module")
 def two_corpora() -> ResultTable:
-    systems = {name: table(drawn(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
-    return tabulate(by_corpus({"one": systems, "two": {**systems, "z": table(drawn(5))}}))
+    systems = {name: table(noisy(seed, shift=shift)) for seed, (name, shift) in enumerate([("x", 0), ("y", 0.5)])}
+    return tabulate(by_corpus({"one": systems, "two": {**systems, "z": table(noisy(5))}}))
 
 
 def test_markdown_has_the_best_bold_and_names_who_is_beaten():
@@ -217,7 +217,7 @@ def test_the_best_system_is_an_a_and_groups_stand_by_their_best_members(family):
 
 
 def test_not_all_pairs_is_a_bug():
-    systems = {name: table(drawn(seed)) for seed, name in enumerate("xyz")}
+    systems = {name: table(noisy(seed)) for seed, name in enumerate("xyz")}
     pairs = compare(systems, measure="RR@10")
     for given_rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
         with pytest.raises(ValueError, match="every pair of systems compared once"):

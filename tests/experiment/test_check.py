@@ -36,11 +36,9 @@ from midmask.store.pretrained import model_folder
 from midmask.teacher.teach import TeacherConfig
 from midmask.text.vocabulary import Vocabulary
 from tests.support.api import toy
-from tests.support.benchmark.tiny import short, write_collection
+from tests.support.benchmark.tiny import Unread, short, write_collection
 from tests.support.corpora.collections import json_lines, write, write_beir
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
-from tests.support.unread import Unread
+from tests.support.encoders.models import random_model, write_tokenizer
 
 
 def on(folder: Path, family: str, **fields: object) -> Recipe:

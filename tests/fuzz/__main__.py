@@ -15,19 +15,10 @@ import warnings
 from pathlib import Path
 
 from tests.fuzz import collections, lists, settings
-from tests.fuzz.running import Case, Result, run, run_case
+from tests.fuzz.running import Result, run, run_case
 
 COLUMNS = ("succeeded", "quarantined", "refused")
 FAULTS_SHOWN = 40
-
-
-def all_targets(root: Path) -> dict[str, Case]:
-    """All that reads what others wrote, by name, with valid files below `root`. Whatever is heavy is imported and made
-    here, before processes are forked.
-    """
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    return {**collections.targets(root), **lists.targets(root), **settings.targets(root)}
 
 
 def main() -> int:
@@ -39,7 +30,10 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="run the case TARGET NUMBER in this process")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as root:
-        targets = all_targets(Path(root))
+        logging.disable(logging.CRITICAL)
+        warnings.simplefilter("ignore")
+        # Whatever is heavy is imported and made here, before processes are forked.
+        targets = {**collections.targets(Path(root)), **lists.targets(Path(root)), **settings.targets(Path(root))}
         if flags.show:
             name, number = flags.targets
             print(run_case(name, targets[name], int(number), flags.seed))

@@ -11,16 +11,14 @@ from midmask.store.place import Place
 from tests.fuzz.mutating import Files, mutate_files
 from tests.fuzz.running import Case, Outcome
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import write_beir
+from tests.support.corpora.collections import write_beir, write_saved, write_saved_texts
 from tests.support.corpora.documents import write_documents
-from tests.support.corpora.saved import write_saved, write_saved_texts
 
 LIMIT = 2_000
 """Characters of the longest passage, so that some are too long."""
 
 
 Write = Callable[[Path], object]
-
 SEEDS: dict[str, tuple[str, tuple[Write, ...]]] = {
     "beir": ("beir", (partial(write_beir, passages=20, queries=9),)),
     "beir, gz": ("beir", (partial(write_beir, passages=20, queries=9, packed=True),)),
@@ -34,7 +32,6 @@ SEEDS: dict[str, tuple[str, tuple[Write, ...]]] = {
     "texts": ("texts", (layouts.write_texts,)),
     "docs": ("docs", (write_documents,)),
 }
-
 LINES = {"beir": "corpus.jsonl", "beir, gz": "corpus.jsonl", "msmarco": "collection.tsv", "texts": ""}
 """Targets whose documents are lines without a header -> what the names of their files begin with."""
 
@@ -58,13 +55,9 @@ def _read(kind: str, documents: str | None, seeds: Files, rng: random.Random, fo
     for name, data in files.items():
         (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "in" / name).write_bytes(data)
-    config = CorpusConfig(
-        name=f"{kind}:{folder}/in",
-        bad_rows_threshold=rng.choice([1.0, 1.0, 1.0, 0.01]),
-        max_characters=LIMIT,
-        splits=rng.choice(["complete", "official"]),
-        max_passages=rng.choice([None, None, None, 7]),
-    )
+    drawn = {"bad_rows_threshold": rng.choice([1.0, 1.0, 1.0, 0.01]), "splits": rng.choice(["complete", "official"])}
+    most = rng.choice([None, None, None, 7])
+    config = CorpusConfig(name=f"{kind}:{folder}/in", max_characters=LIMIT, max_passages=most, **drawn)
     result = prepare(config, {}, Place(str(folder / "out")))
     bad, left_out = (sum(result[f"rows_{fate}"].values()) for fate in ("quarantined", "left_out"))
     assert result["rows_read"] == result["rows_kept"] + bad + left_out

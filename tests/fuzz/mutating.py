@@ -8,25 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 Files = dict[str, bytes]
-
 TEXTS = [
     *("", " ", "\t", "\0", "\ufeff", "\r", "\r\n", "a b", "\x85", "\u2028", "é", "\U0001f600", '"', "'"),
-    *(
-        "<",
-        ">",
-        "<!--",
-        "-->",
-        "<a",
-        "</TEXT>",
-        "&#0;",
-        "../../etc/passwd",
-        "%00",
-        "$(id)",
-        "*a",
-        "&a [x]",
-        "!!int x",
-        "!!python/object:os.system x",
-    ),
+    *("<", ">", "<!--", "-->", "<a", "</TEXT>", "&#0;", "../../etc/passwd", "%00", "$(id)"),
+    *("*a", "&a [x]", "!!int x", "!!python/object:os.system x"),
     *("inf", "-inf", "nan", "1e400", "-0", "0x10", "1_000", "²", "0.5", "-1", "1e9", "none", "null", "true"),
     *("[]", "{}", "[[[[", "[" * 3000, "{" * 50, "9" * 30, "9" * 5000, "x" * 70_000),
 ]
@@ -36,7 +21,6 @@ RAW = [
     *(b"\xff", b"\xe9", b"\xed\xa0\x80", b"\0" * 9, b"\xef\xbb\xbf", b"\xff\xfe", b"\r", b"\n", b"\n\n", b"\t\t"),
     *(b"\x1f\x8b", b"PAR1", b"PK\x03\x04", b"<html>", b"[", b"{\n"),
 ]
-
 VALUES = [
     *("null", "true", "0.5", "-1", "1e400", "-Infinity", "NaN", "5", "9" * 30, "9" * 5000),
     *('""', '" "', '"two words"', '"5"', '"\\ud800"', '"\\u0000"', '"' + "x" * 70_000 + '"'),

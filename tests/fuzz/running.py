@@ -1,4 +1,4 @@
-"""Cases run each in a process of its own, with limits, and how each of them ended."""
+"""Cases run each in a process of its own, with limits, and how each of them ended; and what tests say of a refusal."""
 
 import json
 import os
@@ -11,9 +11,11 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from midmask.errors import UserError
+import pytest
+
+from midmask.errors import LONGEST, UserError
 
 ROOM = 512 << 20
 """Bytes of address space that a case may add to its process."""
@@ -22,7 +24,6 @@ HANGS = 60.0
 """Seconds of processor time after which a case is ended as one that has no end."""
 
 Outcome = Literal["succeeded", "quarantined", "refused"]
-
 Case = Callable[[random.Random, Path], Outcome]
 """Reads something damaged in an empty folder; UserError: it is refused; anything else: a fault."""
 
@@ -100,3 +101,15 @@ def run_case(name: str, case: Case, number: int, seed: int) -> Result:
         fault = f"{type(error).__name__} in {where}: {str(error)[:300]!r}"
     shutil.rmtree(folder, ignore_errors=True)
     return Result(name, number, outcome, fault)
+
+
+def refused(read: Any, *said: str) -> str:
+    """The one line that a call ends in."""
+    with pytest.raises(UserError) as error:
+        result = read()
+        if hasattr(result, "__next__"):
+            list(result)
+    line = str(error.value)
+    assert all(part in line for part in said), line
+    assert len(line) <= LONGEST + 100 and line.encode()
+    return line

@@ -28,11 +28,10 @@ from midmask.sweep.space import budget, check, grid, load_space
 from midmask.text.vocabulary import Vocabulary
 from tests.fuzz.mutating import TEXTS, VALUES, mutate_bytes, mutate_text
 from tests.fuzz.running import Case, Outcome
+from tests.support.benchmark.tiny import Unread
 from tests.support.corpora.collections import write_beir
-from tests.support.encoders.models import random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import random_model, write_tokenizer
 from tests.support.tracked import is_foreign
-from tests.support.unread import Unread
 
 OTHERS = [
     *("", "abc", "float16", "cls", "max", "gpt2", "roberta", "relu", "../x", "/etc", "\0", "os.system", "x.Pooling"),
@@ -41,7 +40,6 @@ OTHERS = [
 """Values that a field of a folder's JSON should not have, or could have."""
 
 INDICES = ["null", "{bad", '{"weight_map": {"a": 5}}', '{"weight_map": {"a": "../x.safetensors"}, "metadata": {}}']
-
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 
 

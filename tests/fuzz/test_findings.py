@@ -26,7 +26,7 @@ from midmask.experiment.plan import plan
 from midmask.queries.given import passage_and_queries, read_file
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
-from tests.fuzz.refusing import refused
+from tests.fuzz.running import refused
 from tests.support.corpora.collections import prepared, write, write_beir
 from tests.support.corpora.layouts import write_dpr_training, write_nq
 from tests.support.encoders.models import random_model

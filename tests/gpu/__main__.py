@@ -42,10 +42,10 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.artifact import load
 from midmask.store.place import Place
 from midmask.training.loop import to_device
+from tests.benchmarks.training import objective_named, training_step
 from tests.gpu.cases import all_cases
 from tests.support.corpora.collections import write_beir
-from tests.support.objectives.words import sample_vocabulary
-from tests.support.training.steps import objective_named, training_step
+from tests.support.objectives.texts import sample_vocabulary
 
 NO_TIME = "not measured, for lack of time"
 SYSTEMS = [*itertools.product(("none", "retromae"), ("in_batch", "in_batch_splade"))]

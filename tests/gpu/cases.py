@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from midmask.core.batch import Batch, TokenRows
+from midmask.core.batch import Batch
 from midmask.core.config import override
 from midmask.core.randomness import numpy_stream
 from midmask.core.torch_randomness import torch_stream
@@ -36,10 +36,9 @@ from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
 from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
 from midmask.text.vocabulary import Vocabulary
-from tests.support.encoders.models import VARIANTS, random_model
-from tests.support.encoders.tokenizers import write_tokenizer
+from tests.support.encoders.models import VARIANTS, random_model, write_tokenizer
 from tests.support.objectives import ranked
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows, weighted
 
 Numbers = Mapping[str, Tensor]
 """What is compared: name -> a tensor, on whatever device."""
@@ -153,7 +152,6 @@ STATES, LOSSES, RANKINGS = (1e-4, 0.3), (1e-4, 0.05), (1e-4, 0.2)
 LENGTHS = [3, 24, 9, 17, 30, 12]
 PASSAGES, CONTEXTS = [30, 3, 12, 21, 26, 9, 17, 24], [19, 22, 16, 28, 11, 25, 14, 20]
 PHRASE = slice(1, 8)
-
 Build = Callable[[], tuple[Objective, Batch]]
 """An objective on the CPU in float32, always with the same weights, and a batch for it."""
 
@@ -192,10 +190,6 @@ def _named(name: str, fields: dict[str, Any]) -> str:
 def _cases(name: str, build: Build, tolerances: tuple[float, float] = RANKINGS, guesses: float = 0.0) -> Iterator[Case]:
     yield Case(f"draw {name}", partial(draw_numbers, build), guesses, None, CPU)
     yield Case(f"objective {name}", partial(loss_numbers, build), *tolerances)
-
-
-def _weighted(text: TokenRows) -> TokenRows:
-    return replace(text, weights_BL=torch.rand(text.ids_BL.shape, generator=torch_stream(4)))
 
 
 @torch.no_grad()
@@ -261,7 +255,7 @@ def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Obje
     texts = {"passage": token_rows(passages, keys=keys)}
     if form.rows in ("spans", "pseudo_queries"):
         texts["context"] = token_rows(contexts, keys=keys)
-    return objective, Batch(0, {key: _weighted(one) if form.term_weights else one for key, one in texts.items()})
+    return objective, Batch(0, {key: weighted(one) if form.term_weights else one for key, one in texts.items()})
 
 
 def computed_again() -> tuple[Objective, Batch]:

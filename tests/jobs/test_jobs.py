@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.corpora.collections import write_beir
-from tests.support.jobs.planted import ENVIRONMENT, FLAGS, found_below, found_in, outcome, tracking_uri
-from tests.support.jobs.running import JOBS, run_job
+from tests.support.jobs.running import ENVIRONMENT, FLAGS, JOBS, found_below, found_in, outcome, run_job, tracking_uri
 
 
 @pytest.fixture(scope="module")

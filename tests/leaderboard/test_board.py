@@ -12,26 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as some
 from scipy import stats
 
-from midmask.leaderboard.board import (
-    GAIN,
-    HOURS,
-    NEWEST,
-    View,
-    board_of,
-    decimals,
-    lanes_of,
-    newest_place,
-    range_of,
-    rank_text,
-)
+from midmask.leaderboard import board as boards
 from midmask.leaderboard.entries import MOST, MOST_MARKED, Marks, entries, marks_of, said
 from midmask.leaderboard.export import as_csv, as_markdown, document
 from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
-from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
-from tests.support.dashboards.boards import DEV, NDCG, SHOWN, board, per_query, view
+from tests.support.dashboards.compared import DEV, NDCG, SHOWN, board, per_query_of, view
 from tests.support.dashboards.page import captions, page
 
 
@@ -41,10 +29,8 @@ def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
     assert [line.letter for line in shown.lines] == ["a", "b", "c", "d"]
     for measure in compared.MEASURES:
         seeds = {name: compared.SEEDS if name != "bm25" else (0,) for name in compared.LEVELS}
-        means = {
-            name: np.mean([[*compared.values(name, seed, measure).values()] for seed in own], axis=0)
-            for name, own in seeds.items()
-        }
+        values = {name: [[*compared.values(name, seed, measure).values()] for seed in seeds[name]] for name in seeds}
+        means = {name: np.mean(own, axis=0) for name, own in values.items()}
         expected: dict[str, set[str]] = {name: set() for name in means}
         for one, other in combinations(means, 2):
             if 6 * stats.ttest_rel(means[one], means[other]).pvalue < 0.05:
@@ -64,16 +50,16 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
     def half(row: LeaderboardRow) -> pa.Table | None:
         own = {"none": 30, "bm25": 0}.get(row.recipe, 60)
         keep = set(compared.QUERIES[:own])
-        table = per_query(row)
+        table = per_query_of(row)
         return table.filter(pa.array([query in keep for query in table["query_id"].to_pylist()])) if own else None
 
     marks = marks_of(found, SHOWN, ["nDCG@10", "AP"], half, "better_than")
     assert {name.partition(" ")[0] for name, _, _ in marks.cells} == {"dupmae", "retromae"}
     assert "none ·" in marks.text and "bm25 ·" in marks.text
-    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query(row) if row.seed == "0" else None, "ties")
+    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query_of(row) if row.seed == "0" else None, "ties")
     assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
-    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query, "ties").text
+    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query_of, "ties").text
     copies = [replace(entry, note=str(at)) for at in range(MOST_MARKED // len(found) + 1) for entry in found]
     shown = board(view(), copies)
     assert len(copies) > MOST_MARKED and shown.view.marks == "none", "ranks and bars, but no superscripts"
@@ -86,11 +72,11 @@ def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
     lines = {(line.entry.recipe, line.entry.protocol): line for line in board(view("none"), found).lines}
     means = {name: lines[name, "in_batch"].cells[NDCG].sorts_by for name in ("dupmae", "none")}
     expected = 100 * (means["dupmae"] - means["none"]) / compared.HOURS["dupmae"]  # type: ignore[operator]
-    assert lines["dupmae", "in_batch"].cells[GAIN].number == pytest.approx(expected)
-    assert lines["dupmae", "p2"].cells[GAIN].number is None, "nothing to hold it against"
-    assert lines["none", "in_batch"].cells[GAIN].number is None
-    assert lines["bm25", "in_batch"].cells[GAIN].number is None, "it was not trained"
-    assert lines["dupmae", "in_batch"].cells[HOURS].number == 4.0
+    assert lines["dupmae", "in_batch"].cells[boards.GAIN].number == pytest.approx(expected)
+    assert lines["dupmae", "p2"].cells[boards.GAIN].number is None, "nothing to hold it against"
+    assert lines["none", "in_batch"].cells[boards.GAIN].number is None
+    assert lines["bm25", "in_batch"].cells[boards.GAIN].number is None, "it was not trained"
+    assert lines["dupmae", "in_batch"].cells[boards.HOURS].number == 4.0
 
 
 def test_filters_trials_and_columns() -> None:
@@ -102,7 +88,7 @@ def test_filters_trials_and_columns() -> None:
     assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
     assert not board(view("none", places={DEV._replace(split="test"): "squad test"}), found).lines
     newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
-    (first, *_) = board(view("none", NEWEST), entries(rows([newest, *runs]))).lines
+    (first, *_) = board(view("none", boards.NEWEST), entries(rows([newest, *runs]))).lines
     assert first.entry.recipe == newest.tags["midmask.recipe"]
     assert board(view("none"), entries(rows(runs[:1]))).fields == []
     other = compared.tagged(runs[0], pretrain_on="other")
@@ -128,7 +114,7 @@ class Links(HTMLParser):
 def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
     evil = [compared.tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
     found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
-    unmarked = board_of(found, view("none"), lambda shown: Marks())
+    unmarked = boards.board_of(found, view("none"), lambda shown: Marks())
     text = document(unmarked, source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC))
     page = Links()
     page.feed(text)
@@ -140,30 +126,29 @@ def by_recipe(found: dict[str, object]) -> dict[str, object]:
     return {name.partition(" ")[0]: value for name, value in found.items()}
 
 
-@pytest.mark.parametrize(("order", "reverse"), [(NDCG, False), (HOURS, True)])
+@pytest.mark.parametrize(("order", "reverse"), [(NDCG, False), (boards.HOURS, True)])
 def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) -> None:
     shown = board(view(order=order, reverse=reverse))
     assert by_recipe(shown.ranks) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
-    ranges = by_recipe({line.entry.name: range_of(shown, line) for line in shown.lines})
+    ranges = by_recipe({line.entry.name: boards.range_of(shown, line) for line in shown.lines})
     assert ranges == {"dupmae": "1-2", "retromae": "1-2", "none": "", "bm25": ""}
-    tied = {name: lanes == (True,) for name, lanes in by_recipe(dict(lanes_of(shown))).items()}
+    tied = {name: lanes == (True,) for name, lanes in by_recipe(dict(boards.lanes_of(shown))).items()}
     assert tied == {"dupmae": True, "retromae": True, "none": False, "bm25": False}
 
 
 def test_exports_tell_ranks_and_without_tests_they_are_those_of_the_means() -> None:
     shown = board(view())
-    assert rank_text(shown, shown.lines[0]) == "1 (1-2)" == as_markdown(shown).splitlines()[2].split("|")[2].strip()
+    first = as_markdown(shown).splitlines()[2].split("|")[2].strip()
+    assert boards.rank_text(shown, shown.lines[0]) == "1 (1-2)" == first
     assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
     many = board(view(), [replace(shown.lines[0].entry, note=str(at)) for at in range(MOST + 1)])
     assert set(many.ranks.values()) == {1}, "equal means share a rank"
-    assert not any(range_of(many, line) for line in many.lines) and not any(lanes_of(many).values())
+    assert not any(boards.range_of(many, line) for line in many.lines) and not any(boards.lanes_of(many).values())
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"), [(0.031, 3), (0.0064, 4), (0.1, 2), (0.5, 2), (1e-9, 4), (None, 4), (0.0, 4)]
-)
-def test_a_measure_has_two_digits_of_its_error(error: float | None, expected: int) -> None:
-    assert decimals([error]) == expected
+def test_a_measure_has_two_digits_of_its_error() -> None:
+    expected = {0.031: 3, 0.0064: 4, 0.1: 2, 0.5: 2, 1e-9: 4, None: 4, 0.0: 4}
+    assert {error: boards.decimals([error]) for error in expected} == expected
 
 
 def test_the_error_is_that_of_the_mean_over_queries() -> None:
@@ -187,66 +172,44 @@ def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: l
 
 def test_it_opens_where_the_newest_results_are() -> None:
     runs = compared.tracked_rows()
-    later = [
-        replace(run, run_id=f"{run.run_id}t", started=run.started + timedelta(days=1))
-        for run in compared.tracked_rows("test")
-    ]
-    assert newest_place(entries(rows(runs))).split == "dev"
-    assert newest_place(entries(rows([*later[:1], *runs]))).split == "test"
-    assert newest_place(entries(rows([*later, *runs])), "squad").split == "test"
+    day, on_test = timedelta(days=1), compared.tracked_rows("test")
+    later = [replace(run, run_id=f"{run.run_id}t", started=run.started + day) for run in on_test]
+    assert boards.newest_place(entries(rows(runs))).split == "dev"
+    assert boards.newest_place(entries(rows([*later[:1], *runs]))).split == "test"
+    assert boards.newest_place(entries(rows([*later, *runs])), "squad").split == "test"
     trials = [replace(entry, trial=True) for entry in entries(rows(later))]
     both = [*trials, *entries(rows(runs))]
-    assert newest_place(both).split == newest_place(both, "squad").split == "dev", "a newer trial of a sweep"
-    assert newest_place(trials).split == "test", "where there is nothing else"
+    assert {boards.newest_place(both, *of).split for of in ((), ("squad",))} == {"dev"}, "a newer trial of a sweep"
+    assert boards.newest_place(trials).split == "test", "where there is nothing else"
 
 
 ONE, FOUR = "3f2a90c1d2e3", "b07d11223344"
 """Fingerprints of pydocs of one package, and of four."""
 
 
-def run(system: str, collection: str, value: float, *, queries: int = 1204, split: str = "dev") -> TrackedRow:
-    """One evaluation on pydocs; the settings are the same, as where other packages are installed."""
-    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
-    own = {collection_key("pydocs"): collection, queries_key("pydocs", split): str(queries)}
-    return replace(
-        made,
-        run_id=f"{system}-{collection[:4]}-{queries}-{split}",
-        metrics={metric_key("pydocs", split, "nDCG@10"): value},
-        tags={**made.tags, "midmask.corpus": "pydocs", **own},
-    )
+VALUES = {("dupmae", ONE): 0.5, ("none", ONE): 0.4, ("dupmae", FOUR): 0.2, ("none", FOUR): 0.3}
+RUNS = [compared.evaluated(*key, value, corpus="pydocs", queries=1204) for key, value in VALUES.items()]
 
 
-RUNS = [run("dupmae", ONE, 0.5), run("none", ONE, 0.4), run("dupmae", FOUR, 0.2), run("none", FOUR, 0.3)]
-
-
-def shown(runs: list[TrackedRow]) -> View:
+def shown(runs: list[TrackedRow]) -> boards.View:
     places = place_names(row.place for row in rows(runs))
-    return View(places, ("nDCG@10",), {}, "newest", False, "none", "none", False)
+    return boards.View(places, ("nDCG@10",), {}, "newest", False, "none", "none", False)
 
 
 def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
-    board = board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
+    board = boards.board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
     measured = {column.key: column for column in board.columns if column.place}
     assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
-    best = {
-        (key[8:12], line.entry.recipe): line.cells[key].value.mean  # type: ignore[union-attr]
-        for key in measured
-        for line in board.lines
-        if line.cells[key].best
-    }
+    cells = [(key[8:12], line.entry.recipe, line.cells[key]) for key in measured for line in board.lines]
+    best = {(collection, recipe): cell.value.mean for collection, recipe, cell in cells if cell.best}
     assert best == {("3f2a", "dupmae"): 0.5, ("b07d", "none"): 0.3}, "0.3 is the best of its own collection"
     names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
     assert all(name in as_markdown(board) for name in names)
     assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
 
 
-places = some.builds(
-    CollectionSplit,
-    some.sampled_from(["pydocs", "squad"]),
-    some.sampled_from(["dev", "test"]),
-    some.sampled_from(["", "3f2a90", "3f2a91", "77aa00"]),
-    some.sampled_from([0, 100, 1204]),
-)
+parts = (["pydocs", "squad"], ["dev", "test"], ["", "3f2a90", "3f2a91", "77aa00"], [0, 100, 1204])
+places = some.builds(CollectionSplit, *map(some.sampled_from, parts))
 
 
 @given(some.lists(places, max_size=8))

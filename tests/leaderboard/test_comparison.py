@@ -1,15 +1,17 @@
-"""Which systems are compared, on what, how it is said; wins, losses and ties against counts by hand."""
+"""Which systems are compared, on what, how it is said; counts by hand; what lies behind a tracked number."""
 
+import gzip
 import itertools
 import math
 import re
-import uuid
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,23 +19,26 @@ from hypothesis import strategies as st
 from midmask.errors import UserError
 from midmask.evaluation.statistics.pairing import Pairing, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, sentence
+from midmask.experiment.plan import plan
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
 from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.queries import groups, quartiles, query_traits
-from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.queries import groups, look_up, quartiles, query_traits
+from midmask.leaderboard.rows import LeaderboardRow, measured, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
+from midmask.leaderboard.training import curves, parts_of, trainings
+from midmask.store.artifact import load
 from midmask.store.place import Place
-from midmask.tracking.names import collection_key, metric_key, queries_key
-from midmask.tracking.reading import TrackedRow
-from tests.support.dashboards import compared
+from midmask.tracking.reading import TrackedRow, read_runs
+from tests.support.benchmark.tiny import WORDS
+from tests.support.dashboards import compared, worked
+from tests.support.dashboards.compared import evaluated, per_query_of
 
 
 def row(own: np.ndarray, base: np.ndarray) -> Comparison:
-    tables = {
-        name: compared.per_query({"RR": dict(zip(map(str, range(len(values))), values.tolist(), strict=True))})
-        for name, values in {"b": base, "a": own}.items()
-    }
+    rows = {name: {str(at): value for at, value in enumerate(v.tolist())} for name, v in (("b", base), ("a", own))}
+    tables = {name: compared.per_query({"RR": values}) for name, values in rows.items()}
     (found,) = compare(tables, measure="RR", baseline="b")
     return found
 
@@ -69,34 +74,22 @@ def view_of(runs: list[TrackedRow]) -> StoreView:
     return StoreView(runs, found, entries(found), datetime.now(UTC))
 
 
-def run(system, collection="c0ffee123456", split="dev", queries=60, **tags) -> TrackedRow:
-    made = next(one for one in compared.tracked_rows() if one.tags["midmask.recipe"] == system)
-    own = {collection_key("squad"): collection, queries_key("squad", split): str(queries)}
-    return replace(
-        made,
-        run_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{system} {collection} {split} {queries}").hex,
-        metrics={metric_key("squad", split, "nDCG@10"): 0.5},
-        tags={**made.tags, **own, **{f"midmask.{name}": value for name, value in tags.items()}},
-    )
-
-
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
-    runs = [run(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
-    with pytest.raises(
-        UserError, match=r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
-    ):
+    runs = [evaluated(system, collection) for system in ("none", "bm25") for collection in ("aaaa11", "bbbb22")]
+    both = r"--on 'squad \(aaaa, 60 queries\) dev' or --on 'squad \(bbbb, 60 queries\) dev'"
+    with pytest.raises(UserError, match=both):
         select_systems(["none", "bm25"], view_of(runs), "squad/dev")
     place, chosen = select_systems(["none", "bm25"], view_of(runs), "squad (bbbb, 60 queries) dev")
     assert place.collection == "bbbb22" and list(chosen) == ["none", "bm25"]
     with pytest.raises(UserError, match="no queries that all"):
         select_systems(["none", "bm25"], view_of([runs[0], runs[3]]), None)
-    sliced = view_of([run(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")])
+    sliced = view_of([evaluated(system, split=split) for system in ("none", "bm25") for split in ("test", "test.head")])
     assert select_systems(["none", "bm25"], sliced, None)[0].split == "test"
     assert select_systems(["none", "bm25"], sliced, "squad/test.head")[0].split == "test.head"
 
 
 def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
-    runs = [run("none"), replace(run("none", step="trial"), run_id="f" * 32), run("bm25")]
+    runs = [evaluated("none"), replace(evaluated("none", step="trial"), run_id="f" * 32), evaluated("bm25")]
     _, chosen = select_systems(["bm25", "none"], view_of(runs), None)
     assert not chosen["none"].trial
     _, chosen = select_systems(["bm25", "none"], view_of(runs[1:]), None)
@@ -104,14 +97,15 @@ def test_a_trial_is_meant_where_there_is_nothing_else() -> None:
 
 
 def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
-    systems = {name: rows([run(name)]) for name in ("bm25", "none")}
+    systems = {name: rows([evaluated(name)]) for name in ("bm25", "none")}
     values = {"bm25": [0.1, 0.5, 0.2], "none": [0.2, 0.6, 0.9]}
 
     def per_query(row: LeaderboardRow) -> pa.Table:
         return compared.per_query({"nDCG@10": dict(zip(("q_1_", "q|2", "q3"), values[row.recipe], strict=True))})
 
     named = {"a|b": systems["bm25"], "*c*": systems["none"]}
-    found = compare_systems(named, "squad dev", per_query, [run("bm25"), run("none")], measures=[], queries=3)
+    runs = [evaluated("bm25"), evaluated("none")]
+    found = compare_systems(named, "squad dev", per_query, runs, measures=[], queries=3)
     plain, markdown = as_text(found), as_markdown(found)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
     assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))
@@ -120,26 +114,21 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
         compare_systems(systems, "squad dev", lambda row: None, [], measures=[], queries=3)
 
 
-def values(row: LeaderboardRow) -> pa.Table | None:
-    own = {name: compared.values(row.recipe, int(row.seed), name) for name in compared.MEASURES}
-    return compared.per_query(own)
-
-
 def test_seeds_are_joined_and_a_system_lacks_none_of_its_tables() -> None:
     found = entries(rows(compared.tracked_rows()))
     (place,) = found[0].rows
-    systems = comparable(found, place, "nDCG@10", values)
+    systems = comparable(found, place, "nDCG@10", per_query_of)
     assert {name: len(tables) for name, tables in systems.tables.items()} == {
         "dupmae": 3, "retromae": 3, "none": 3, "bm25": 1
     }  # fmt: skip
 
     def one_seed_lost(row: LeaderboardRow) -> pa.Table | None:
-        return None if (row.recipe, row.seed) == ("retromae", "1") else values(row)
+        return None if (row.recipe, row.seed) == ("retromae", "1") else per_query_of(row)
 
     systems = comparable(found, place, "nDCG@10", one_seed_lost)
     assert set(systems.entries) == set(systems.tables) == {"dupmae", "none", "bm25"}
     assert systems.without == ("retromae",) and not systems.unread
-    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else values(row)  # noqa: E731
+    other = lambda row: compared.per_query({"RR@10": {"q": 0.5}}) if row.recipe == "none" else per_query_of(row)  # noqa: E731
     assert comparable(found, place, "nDCG@10", other).without == ("none",), "it has no values of the measure"
 
 
@@ -153,14 +142,14 @@ def test_the_baseline_is_the_plain_system(recipes: str, expected: str) -> None:
     aged = [compared.changed(runs[recipe], older=days) for days, recipe in enumerate(recipes.split())]
     found = entries(rows(aged))
     (place,) = found[0].rows
-    assert comparable(found, place, "nDCG@10", values).baseline() == expected
+    assert comparable(found, place, "nDCG@10", per_query_of).baseline() == expected
 
 
 def test_a_short_name_has_what_tells_systems_of_one_recipe_apart() -> None:
     runs = [run for run in compared.tracked_rows() if run.run_id.endswith("-0")]
     trial = entries(rows([compared.tagged(runs[0], step="trial"), *runs]))
     (place,) = trial[0].rows
-    assert list(comparable(trial, place, "nDCG@10", values).entries)[-1] == "dupmae · trial", "trials come last"
+    assert list(comparable(trial, place, "nDCG@10", per_query_of).entries)[-1] == "dupmae · trial", "trials come last"
     other = compared.tagged(runs[0], protocol="ance")
     found = entries(rows([*runs, other]))
     assert list(short_names(found)) == ["dupmae · in_batch", "retromae", "none", "bm25", "dupmae · ance"]
@@ -173,14 +162,7 @@ RUNS = st.dictionaries(st.sampled_from([f"q{n:02d}" for n in range(15)]), SCORES
 
 def table(values: dict[str, float], measure: str = "RR@10") -> pa.Table:
     """Values of a measure, and of another one that must not count."""
-    rows = [(query, name, value) for query, value in values.items() for name in (measure, "other")]
-    return pa.table(
-        {
-            "query_id": pa.array([query for query, _, _ in rows], pa.string()),
-            "measure": pa.array([name for _, name, _ in rows], pa.string()),
-            "value": pa.array([value if name == measure else 1 - value for _, name, value in rows], pa.float64()),
-        }
-    )
+    return compared.per_query({measure: values, "other": {query: 1 - value for query, value in values.items()}})
 
 
 @given(own=RUNS, base=RUNS)
@@ -201,10 +183,8 @@ def test_counts_are_those_of_a_loop_over_the_shared_queries(own: dict[str, float
 def test_no_query_that_is_left_out_differs_more(own, base, count, side) -> None:
     pairing = pair_systems(table(own), table(base), "RR@10")
     chosen = widest(pairing, count, side)
-    sizes = {
-        query: {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side](own[query] - base[query])
-        for query in pairing.queries
-    }
+    size = {"either": abs, "wins": lambda size: size, "losses": lambda size: -size}[side]
+    sizes = {query: size(own[query] - base[query]) for query in pairing.queries}
     eligible = {query: size for query, size in sizes.items() if size > 0}
     assert len(chosen) == min(count, len(eligible)) and set(chosen) <= set(eligible)
     assert [eligible[query] for query in chosen] == sorted((eligible[query] for query in chosen), reverse=True)
@@ -265,3 +245,84 @@ def test_a_quarter_of_the_queries_lies_below_each_quartile(numbers: list[int]) -
 def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:
     found = query_traits(Place(str(tmp_path / "gone")), ["q"])
     assert not found.words and not found.relevant and "nothing is there" in found.missing
+
+
+@pytest.fixture(scope="module")
+def uri(worked_store: tuple[Path, dict[str, str]]) -> str:
+    return f"sqlite:///{worked_store[0]}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def runs(worked_store: tuple[Path, dict[str, str]], uri: str) -> dict[str, TrackedRow]:
+    found = {run.tags["midmask.fingerprint"]: run for run in read_runs(uri) if measured(run)}
+    return {recipe: found[fingerprint] for recipe, fingerprint in worked_store[1].items()}
+
+
+def place_of(run: TrackedRow) -> Place:
+    found = artifact_place(run, "", "")
+    assert found is not None
+    return found
+
+
+def without(run: TrackedRow, step: str, tmp_path: Path) -> Place:
+    """The run's artifact in a copy of its store, in which all of one step was deleted."""
+    store = Path(place_of(run).uri).parents[1]
+    copy = Path(shutil.copytree(store, tmp_path / "store"))
+    for record in copy.glob("*/*/record.json"):
+        record.write_text(record.read_text().replace(str(store), str(copy)))
+    shutil.rmtree(copy / step)
+    return Place(str(copy / "evaluate" / place_of(run).uri.rsplit("/", 1)[1]))
+
+
+def test_queries_with_their_texts_judgements_and_ranks(runs: dict[str, TrackedRow]) -> None:
+    own, base = place_of(runs["retromae"]), place_of(runs["bm25"])
+    found, missing = look_up(["q30", "q24"], {"own": own, "bm25": base}, top=5)
+    assert not missing and [query.query_id for query in found] == ["q30", "q24"]
+    text = [WORDS[(30 * step + at) % 16] for at, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))]
+    assert found[0].text == " ".join(text[:3])
+    (relevant,) = found[0].judged
+    assert (relevant.doc_id, relevant.grade, relevant.title, relevant.text) == ("d30", 1, "number 30", " ".join(text))
+    for name, where in (("own", own), ("bm25", base)):
+        lines = gzip.decompress(next((Path(where.uri) / "runs").iterdir()).read_bytes()).decode().splitlines()
+        listed = [line.split()[2] for line in lines if line.startswith("q30 ")]
+        assert [passage.doc_id for passage in found[0].retrieved[name]] == listed[:5]
+        assert relevant.ranks[name] == (listed.index("d30") + 1 if "d30" in listed else None)
+
+
+def test_what_was_deleted_is_named_and_the_rest_is_shown(runs: dict[str, TrackedRow], tmp_path: Path) -> None:
+    gone = without(runs["retromae"], "prepare", tmp_path / "a")
+    (query,), missing = look_up(["q30"], {"own": gone, "untold": None}, top=3)
+    assert query.text is None and len(query.retrieved["own"]) == 3 and query.retrieved["own"][0].text is None
+    assert missing.keys() == {"own", "untold"}
+    behind = artifacts_behind(without(runs["retromae"], "encode", tmp_path / "b"))
+    assert {artifact.record["step"] for artifact in behind} == {"prepare", "tokenise", "search", "evaluate"}
+    assert artifact_place(replace(runs["none"], tags={}), "tiny", "dev") is None
+
+
+def test_the_artifacts_behind_a_number_are_those_of_its_plan(runs: dict[str, TrackedRow], worked_store) -> None:
+    recipe, _ = worked.recipes(f"beir:{worked_store[0]}/tiny")
+    planned = [(step.name, step.fingerprint) for step in plan(recipe).evaluation(recipe.evaluation).upstream()]
+    behind = artifacts_behind(place_of(runs["retromae"]))
+    assert sorted((one.record["step"], one.fingerprint) for one in behind) == sorted(planned)
+    seen: set[str] = set()
+    for one in behind:
+        assert all(source.uri in seen for source in inputs_of(one).values()), "what it was made of stands before it"
+        seen.add(one.address.uri)
+    assert behind[-1].record["step"] == "evaluate"
+
+
+def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:
+    (run,) = trainings(read_runs(uri), "pretrain")
+    assert parts_of([run], "pretrain") == ["decoder_mlm", "encoder_mlm"]
+    logged = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
+    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in logged})
+    assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
+    told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
+    trace = load(place_of(run)).place
+    table = pq.read_table(f"{trace.uri}/trace.parquet")
+    assert [point.value for point in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
+    assert [point.value for point in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
+    assert told.length == 3 and "no such" not in told.lines
+    steps, spent = [1, 2, 3], {name: np.cumsum(table[name].to_numpy()) for name in ("tokens", "seconds")}
+    assert told.tokens == pytest.approx(dict(zip(steps, spent["tokens"], strict=True)))
+    assert told.hours == pytest.approx(dict(zip(steps, spent["seconds"] / 3600, strict=True)))

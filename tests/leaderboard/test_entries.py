@@ -1,11 +1,10 @@
 """Rows of a store and entries of them, names by which pages ask, order, bold and means against plain comparisons."""
 
 import re
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import filterfalse, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -15,7 +14,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
 from midmask.core.config import Config, flatten, is_runtime
-from midmask.experiment.schema import Recipe
 from midmask.leaderboard.board import COSTS, GAIN, HOURS, NEWEST, Board, View, board_of
 from midmask.leaderboard.board import number as number_in
 from midmask.leaderboard.entries import (
@@ -29,20 +27,14 @@ from midmask.leaderboard.entries import (
     gain_per_hour,
     kind,
 )
-from midmask.leaderboard.rows import (
-    CollectionSplit,
-    LeaderboardRow,
-    measure_names,
-    rows,
-    sweeps,
-)
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, rows, sweeps
 from midmask.recipes import RECIPES
-from midmask.tracking.reading import TrackedRow, read_runs
+from midmask.tracking.reading import read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.tracked import is_foreign
 
-DEV = CollectionSplit("squad", "dev", compared.COLLECTION, len(compared.QUERIES))
+DEV = compared.DEV
 
 
 def test_seeds_are_one_entry_with_mean_and_spread() -> None:
@@ -71,9 +63,7 @@ def test_what_tells_systems_apart() -> None:
     assert len(set(names)) == 3 and all("2 more" in name for name in names)
     bm25 = compared.tracked_rows()[-1]
     files = [compared.changed(compared.tagged(bm25, representation="run file"), run__digest=digest) for digest in "ab"]
-    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], (
-        "another tool's BM25 is no BM25 here"
-    )
+    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], "they are no BM25 of ours"
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
 
 
@@ -109,28 +99,9 @@ def test_all_runtime_fields_and_seeds_are_known() -> None:
     assert field_kind("stages.0.mine.seed") == field_kind("corpus.split_seed") == "setting"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def uri(home: Path, empty_store: Path) -> str:
-    shutil.copy(empty_store, home / "mlflow.db")
-    return f"sqlite:///{home}/mlflow.db"
-
-
-@pytest.fixture(scope="module")
-def sweep(uri: str, home: Path) -> str:
-    return tracked.everything(uri, home)
-
-
-@pytest.fixture
-def runs(uri: str, sweep: str) -> list[TrackedRow]:
-    return read_runs(uri)
-
-
-def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep: str) -> None:
+def test_one_row_per_finished_run_corpus_and_split_and_a_sweep_by_its_trials(uri: str, tmp_path: Path) -> None:
+    sweep, runs = tracked.everything(uri, tmp_path), read_runs(uri)
+    assert [run.run_id for run in sweeps(runs)] == [sweep]
     found = [row for row in rows(runs) if not row.trial]
     values = {(row.recipe, row.corpus, row.split): row.measures["nDCG@10"] for row in found}
     expected = {}
@@ -145,37 +116,18 @@ def test_one_row_per_finished_run_corpus_and_split(runs: list[TrackedRow], sweep
     assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"], "in the field's order"
 
 
-def test_a_sweep_is_known_by_its_trials(runs: list[TrackedRow], sweep: str) -> None:
-    assert [run.run_id for run in sweeps(runs)] == [sweep]
-
-
 PLACES = ("platform/midmask/leaderboard", "platform/midmask/pages")
 
 
-@pytest.fixture(scope="module")
-def recipes() -> list[Recipe]:
-    return [RECIPES[name]() for name in RECIPES]
-
-
-def test_endings_of_seeds_and_of_runtime_fields_are_those_of_some_setting(recipes: list[Recipe]) -> None:
-    known = {f".{path}" for recipe in recipes for path in flatten(recipe)}
-    lacking = [name for name in (*SEEDS, *WITHOUT_EFFECT) if not any(path.endswith(f".{name}") for path in known)]
-    assert not lacking
-
-
-def test_params_that_pages_ask_for_by_name_exist(recipes: list[Recipe]) -> None:
-    known = {path for recipe in recipes for path in flatten(recipe)}
-    asked = list(names_asked())
-    assert asked, "the expression below finds what pages ask for"
-    assert not [name for name in asked if not any(path == name or path.endswith(f".{name}") for path in known)]
-
-
-def names_asked() -> Iterator[str]:
-    """Literal names in `params.get("…")`, `params["…"]` and `param(run, "…")`."""
+def test_settings_that_the_board_and_the_pages_ask_for_by_name_exist() -> None:
+    """Endings of seeds and of runtime fields; literals in `params.get("…")`, `params["…"]` and `param(run, "…")`."""
+    known = {f".{path}" for name in RECIPES for path in flatten(RECIPES[name]())}
     asks = re.compile(r"""params\.get\(\s*"([^"]+)"|params\["([^"]+)"\]|\bparam\(\w+, "([^"]+)"\)""")
-    for place in PLACES:
-        for path in filterfalse(is_foreign, (ROOT / place).rglob("*.py")):
-            yield from (next(filter(None, found)) for found in asks.findall(path.read_text(encoding="utf8")))
+    files = [path for place in PLACES for path in (ROOT / place).rglob("*.py") if not is_foreign(path)]
+    asked = [next(filter(None, found)) for path in files for found in asks.findall(path.read_text("utf-8"))]
+    assert asked, "the expression above finds what pages ask for"
+    names = {*SEEDS, *WITHOUT_EFFECT, *asked}
+    assert not [name for name in names if not any(path.endswith(f".{name}") for path in known)]
 
 
 PLACE = CollectionSplit("squad", "dev", "c0ffee", 60)

@@ -2,7 +2,7 @@
 
 import gzip
 import math
-import shutil
+import tempfile
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -12,7 +12,6 @@ from random import Random
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 
@@ -27,18 +26,10 @@ OLD = 1_700_000_000_000
 """Milliseconds since 1970, long ago: the runs of a week before last."""
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    shutil.copy(empty_store, path)
-    MlflowClient(f"sqlite:///{path}").create_experiment("midmask")
-    return path
-
-
 @pytest.fixture
-def uri(tmp_path: Path, empty: Path) -> str:
-    shutil.copy(empty, tmp_path / "mlflow.db")
-    return f"sqlite:///{tmp_path}/mlflow.db"
+def uri(uri: str) -> str:
+    MlflowClient(uri).create_experiment("midmask")
+    return uri
 
 
 def old_run(client: MlflowClient, name: str, *, ended: bool = True) -> str:
@@ -106,23 +97,21 @@ def test_a_clock_may_be_a_quarter_of_an_hour_behind(uri: str) -> None:
     assert [found.name for found in refresh(known, StoreReader(uri)).runs.values()] == ["14"]
 
 
-texts = some.dictionaries(some.text(max_size=5), some.text(max_size=5), max_size=4)
-times = some.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=some.just(UTC))
-tracked = some.builds(
+texts = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4)
+times = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))
+tracked = st.builds(
     TrackedRow,
-    **{name: some.text(max_size=5) for name in ("experiment_id", "name", "status")},
-    **{"started": times, "ended": some.none() | times, "tags": texts, "params": texts},
-    run_id=some.uuids().map(lambda found: found.hex),
-    parent_id=some.none() | some.text(max_size=3),
-    metrics=some.dictionaries(some.text(max_size=5), some.floats(allow_nan=False), max_size=3),
+    **{name: st.text(max_size=5) for name in ("experiment_id", "name", "status")},
+    **{"started": times, "ended": st.none() | times, "tags": texts, "params": texts},
+    run_id=st.uuids().map(lambda found: found.hex),
+    parent_id=st.none() | st.text(max_size=3),
+    metrics=st.dictionaries(st.text(max_size=5), st.floats(allow_nan=False), max_size=3),
 )
 
 
-@given(some.lists(tracked, max_size=4), times, some.frozensets(some.text(max_size=4), max_size=2))
+@given(st.lists(tracked, max_size=4), times, st.frozensets(st.text(max_size=4), max_size=2))
 @settings(max_examples=40)
 def test_what_is_kept_comes_back(runs: list[TrackedRow], when: datetime, deleted: frozenset[str]) -> None:
-    import tempfile
-
     kept = Snapshot("1 of 2", when, when, {one.run_id: one for one in runs}, deleted)
     with tempfile.TemporaryDirectory() as folder:
         save(kept, Path(folder) / "new" / "runs.json.gz")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from midmask.leaderboard.rows import LeaderboardRow
-from tests.support.dashboards import boards, compared
+from tests.support.dashboards import compared
 from tests.support.dashboards.page import captions, html, page, table
 
 SHIFTS = {"dupmae": 0.05, "retromae": 0.0, "none": -0.05}
@@ -58,7 +58,7 @@ def name_in(line: dict[str, Any]) -> str:
 
 def test_seeds_are_one_system_and_those_without_values_are_named_not_offered() -> None:
     def values(row: LeaderboardRow) -> pa.Table | None:
-        return None if row.recipe == "retromae" else boards.per_query(row)
+        return None if row.recipe == "retromae" else compared.per_query_of(row)
 
     app = page("compare", compared.tracked_rows(), per_query=values)
     assert app.selectbox(key="base").options == ["none", "dupmae", "bm25"]

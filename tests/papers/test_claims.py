@@ -1,18 +1,22 @@
-"""Every claim, decided where the truth is known: the papers' own numbers, their opposite, noise, nothing."""
+"""Every claim, decided where the truth is known, and the page of answers, a point for each experiment."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from midmask.benchmark.presets import PRESETS, Given
-from midmask.benchmark.results import Results, SystemKey
-from midmask_papers.answers import verdicts
+from midmask.benchmark.results import Result, Results, SystemKey
+from midmask.errors import UserError
+from midmask.experiment.costs import Costs
+from midmask.store.place import Place
+from midmask_papers.answers import Experiment, page, read_experiments, verdicts
 from midmask_papers.claims import CLAIMS, claims
 from midmask_papers.masks_and_maps import Statistic
 from midmask_papers.published import PAPERS
 from midmask_papers.ruling import ClaimPart, Ruling, Term, decide
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import LOUD, QUIET, elsewhere, truth, world
+from tests.support.benchmark.synthetic import LOUD, QUIET, Noise, dense, drawn, elsewhere, results, truth, world
 
 LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_divergences", "cotmote.4_lowest"})
 """Claims on ranked lists."""
@@ -128,15 +132,13 @@ def test_a_baseline_that_all_are_held_against_counts_once():
 def test_a_mean_over_systems_is_over_those_that_were_measured():
     """RetroMAE gains 4 points, BERT 2; the others were not run."""
     gains = {("none", "none"): 0.02, ("retromae", "corpus"): 0.04}
-    keys = {
-        SystemKey(*system, representation, "sigir23_1neg"): 0.3 + gain * (representation == "splade")
+    truth = {
+        SystemKey(*system, representation, setting): 0.3 + gain * (representation == "splade")
         for system, gain in gains.items()
         for representation in ("dense", "splade")
+        for setting in ("sigir23_1neg", "sigir23_32neg", "sigir23_1neg_distil", "sigir23_32neg_distil")
     }
-    settings = ("sigir23_1neg", "sigir23_32neg", "sigir23_1neg_distil", "sigir23_32neg_distil")
-    found = results(
-        drawn({replace(key, setting=name): value for key, value in keys.items() for name in settings}, noise=QUIET)
-    )
+    found = results(drawn(truth, noise=QUIET))
     verdict = CLAIMS["sigir23.f_sparse"].check(found)
     assert verdict.outcome == "holds" and "sigir23_1neg (BERT, RetroMAE MS)" in verdict.sentence
     assert verdict.estimate == pytest.approx(0.02, abs=2e-3), "of the part that decides"
@@ -159,11 +161,9 @@ def test_names_of_the_corpus_and_the_papers_own_conditions_are_known():
 
 def test_other_conditions_than_the_papers_are_taken_and_told():
     systems = {dense("none"): 0.3, dense("mlm", collection="wiki"): 0.4}
-    found = results(
-        drawn(systems, corpus="squad", split="dev"),
-        drawn({key: 2 * value for key, value in systems.items()}, corpus="squad", split="test"),
-        drawn(systems, corpus="cranfield", split="test"),
-    )
+    double = drawn({key: 2 * value for key, value in systems.items()}, corpus="squad", split="test")
+    places = (("squad", "dev"), ("cranfield", "test"))
+    found = results(double, *(drawn(systems, corpus=corpus, split=split) for corpus, split in places))
     verdict = CLAIMS["sigir23.a_mlm"].check(found)
     assert verdict.outcome == "holds" and verdict.estimate == pytest.approx(0.2, abs=0.05), "test, not dev"
     for told in ("squad test (100 queries, 3 seeds)", "in_batch (paper: sigir23_1neg)", "wiki (paper: corpus)"):
@@ -199,11 +199,9 @@ def share(system: str, value: float, *, count: int = 100_000, corpus: str = "wik
 
 def divergences(values: dict[str, tuple[float, ...]]) -> list[Statistic]:
     """KL and JS of each system, a value a draw."""
-    return [
-        Statistic(measure=measure, system=system, corpus="squad", values=own, source="a run")
-        for measure in ("KL", "JS")
-        for system, own in values.items()
-    ]
+    pairs = [(measure, name, own) for measure in ("KL", "JS") for name, own in values.items()]
+    about = {"corpus": "squad", "source": "a run"}
+    return [Statistic(measure=measure, system=name, values=own, **about) for measure, name, own in pairs]
 
 
 def test_shares_of_stop_words_are_held_against_about_40_percent():
@@ -255,3 +253,101 @@ def test_divergences_of_encoders_that_have_not_learned_decide_nothing(claim, wea
     assert check(Results([one for one in learned() if one.key != BM25])).outcome == "not decidable"
     assert CLAIMS[name].check(learned()).outcome == "not measured"
     assert CLAIMS[name].check(learned(**{weak: 0.01})).outcome == "not decidable"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+TRAINED = {dense("none"): 0.3, dense("mlm"): 0.4, dense("retromae"): 0.2}
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[Experiment]:
+    return read_experiments(DOCS / "results" / "records")
+
+
+def points(text: str) -> dict[str, list[str]]:
+    """Claim -> its cells, from the tables of the page."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {found[1]: row[1:] for row in rows if (found := re.search(r"\((\w+(?:\.\w+)?)\)$", row[0].strip()))}
+
+
+def with_tokens(found: list[Result], tokens: int) -> list[Result]:
+    """The results with what their middle training read."""
+    read = {key: 0 if key.system == "none" else tokens for key in dict.fromkeys(one.key for one in found)}
+    return [replace(one, costs=Costs(0.0, 0.0, 0.0, read[one.key], 0, None, None)) for one in found]
+
+
+def write(folder: Path, name: str, found: list[Result]) -> None:
+    """Records as a benchmark leaves them, a file for each system."""
+    (folder / name).mkdir(parents=True)
+    for number, key in enumerate(dict.fromkeys(one.key for one in found)):
+        about = {"identity": f"{name}{number}", "fingerprint": "f", "precision": "fp32", "processor": "p"}
+        own = Results(one for one in found if one.key == key)
+        own.write(Place(str(folder / name / f"{number}.parquet")), about)
+
+
+def state(folder: Path, *lines: str) -> None:
+    (folder / "runs.yaml").write_text("\n".join(f"- {{{line}, source: a.md}}" for line in lines), "utf-8")
+
+
+def test_every_claim_has_one_row_and_a_point_where_it_was_measured():
+    short, long = (results(drawn(levels, draw=1)) for levels in (TRAINED, {**TRAINED, dense("mlm"): 0.2}))
+    text = page([Experiment("a corpus", "nothing", 400_000, short), Experiment("a corpus", "nothing", 3_000_000, long)])
+    rows = points(text)
+    assert sorted(rows) == sorted(CLAIMS)
+    first, second = (dict((c.name, r) for c, r in verdicts(one))["sigir23.a_mlm"] for one in (short, long))
+    assert (first.outcome, second.outcome) == ("holds", "does not hold")
+    representation, *cells = (cell.strip() for cell in rows["sigir23.a_mlm"])
+    assert representation == "dense" and len(cells) == 2
+    for cell, ruling in zip(cells, (first, second), strict=True):
+        assert cell.startswith(f"{ruling.outcome} {100 * ruling.estimate:+.2f} [{100 * ruling.low:+.2f}, ")
+        assert cell.endswith("published +1.50")
+    assert re.search(r"- 1 hold at one point and not at another: sigir23\.a_mlm\n", text)
+    assert "0.4 M tokens" in text and "3 M tokens" in text
+    assert [cell.strip() for cell in rows["sigir23.e_trec"]] == ["—"] * 3
+
+
+def test_records_of_one_collection_start_and_length_are_one_experiment(tmp_path):
+    """Each folder alone has half of a claim; together they decide it, with the measures of both."""
+    found = with_tokens(drawn(TRAINED), 1_534_000)
+    more = with_tokens(drawn({**TRAINED, dense("rom"): 0.5}), 1_535_500)
+    write(tmp_path, "one", [one for one in found if one.key.system != "mlm"])
+    write(tmp_path, "two", more)
+    write(tmp_path, "again", with_tokens(drawn(TRAINED, measure="nDCG@10"), 1_534_000))
+    write(tmp_path, "long", with_tokens(drawn(TRAINED, draw=5), 3_000_000))
+    about = "collection: c, start: s"
+    state(tmp_path, *(f"records: {name}, {about}" for name in ("one", "two", "again", "long")))
+    joined, long = read_experiments(tmp_path)
+    assert (joined.tokens, long.tokens) == (1_500_000, 3_000_000)
+    assert set(joined.results.names("system")) == {"none", "mlm", "retromae", "rom"}
+    assert len(joined.results) == len(more)
+    (mlm, *_) = joined.results.where(system="mlm")
+    assert {*mlm.measures} == {*mlm.per_query["measure"].to_pylist()} == {"RR@10", "nDCG@10"}
+    with pytest.raises(UserError, match=r"two: other values of .*none"):
+        write(tmp_path, "other", with_tokens(drawn({dense("none"): 0.31, dense("mlm"): 0.4}), 1_534_000))
+        state(tmp_path, *(f"records: {name}, {about}" for name in ("other", "two", "again", "one", "long")))
+        read_experiments(tmp_path)
+
+
+def test_records_that_no_line_is_of_and_lengths_that_do_not_compare_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no runs\.yaml; give the folder of all records"):
+        read_experiments(tmp_path)
+    lengths = {"mlm": 400_000, "retromae": 3_000_000}
+    found = [one for name, read in lengths.items() for one in with_tokens(drawn({dense(name): 0.3}), read)]
+    write(tmp_path, "mixed", found)
+    for lines, said in (
+        (["records: other, collection: c, start: s"], "mixed has records and no line"),
+        (["records: mixed, collection: c"], "start"),
+        (["records: mixed, collection: c, start: s"], "400,000 to 3,000,000 tokens"),
+    ):
+        state(tmp_path, *lines)
+        with pytest.raises(UserError, match=said):
+            read_experiments(tmp_path)
+
+
+def test_the_page_is_what_the_records_give(recorded):
+    assert (DOCS / "results" / "papers.md").read_text("utf-8") == page(recorded), "write the command's output into it"
+    titles = [one.title for one in recorded]
+    assert len(titles) == len(set(titles)) and all(one.tokens > 100_000 for one in recorded)
+    costs = [one.costs for experiment in recorded for one in experiment.results]
+    assert costs and sum(cost.gpu_hours for cost in costs) == 0, "the page says that no GPU took part"

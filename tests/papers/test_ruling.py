@@ -15,8 +15,7 @@ from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate
 from midmask_papers.claims import CLAIMS
 from midmask_papers.ruling import ClaimPart, Match, Ruling, Term, combine, decide, judge, within
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import truth
+from tests.support.benchmark.synthetic import Noise, dense, drawn, results, truth
 
 
 @settings(max_examples=20)
@@ -57,15 +56,10 @@ def test_systems_that_have_hardly_learned_to_search_decide_nothing(of_bm25, lear
 
 def test_every_place_has_to_be_learned():
     """A mean over places would let one that was learned speak for one that was not."""
-    a, b, bm25 = A, B, BM25
-    levels = {"home": 0.5, "near": 0.5, "far": 0.01}
-    found = results(
-        *(
-            drawn({a: level, b: level / 2, bm25: 0.6}, noise=Noise().scaled(1e-4), corpus=name)
-            for name, level in levels.items()
-        )
-    )
-    ruling = decide(ClaimPart("", (Term(1, a), Term(-1, b)), "RR@10", ("home", "dev"), elsewhere=True), found)
+    levels, quiet = {"home": 0.5, "near": 0.5, "far": 0.01}, Noise().scaled(1e-4)
+    truths = {name: {A: level, B: level / 2, BM25: 0.6} for name, level in levels.items()}
+    found = results(*(drawn(truth, noise=quiet, corpus=name) for name, truth in truths.items()))
+    ruling = decide(ClaimPart("", (Term(1, A), Term(-1, B)), "RR@10", ("home", "dev"), elsewhere=True), found)
     assert ruling.outcome == "not decidable" and ruling.low > 0
     assert [weak.place for weak in ruling.weak] == ["far dev (BM25 0.6000)"]
 
@@ -91,11 +85,8 @@ def test_judging_is_monotonous(value, half, size, factor):
     wide = judge(IntervalEstimate(value, value - half, value + half, 0, 1), size)
     narrow = judge(IntervalEstimate(value, value - factor * half, value + factor * half, 0, 1), size)
     assert wide == narrow or wide == "not decidable" or (wide, narrow) == ("does not hold", "holds")
-    assert (
-        judge(IntervalEstimate(value, value, value, 0, 1), size) != "not decidable"
-        or value == 0
-        or (size and value >= size)
-    )
+    point = judge(IntervalEstimate(value, value, value, 0, 1), size)
+    assert point != "not decidable" or value == 0 or (size and value >= size)
 
 
 @pytest.mark.parametrize(("low", "high", "size", "outcome"), [
@@ -133,11 +124,8 @@ def table(values: list[float], names: list[str] | None = None) -> pa.Table:
 
 
 def given_values(rows: dict[SystemKey, list[list[float]]], corpus: str = "msmarco") -> list[Result]:
-    return [
-        Result(key, seed, corpus, "dev", {"RR@10": float(np.mean(values))}, table(values))
-        for key, own in rows.items()
-        for seed, values in enumerate(own)
-    ]
+    seeds = [(key, seed, values) for key, own in rows.items() for seed, values in enumerate(own)]
+    return [Result(key, seed, corpus, "dev", {"RR@10": np.mean(v)}, table(v)) for key, seed, v in seeds]
 
 
 def test_one_seed_each_is_the_paired_t_interval():
@@ -199,11 +187,8 @@ def test_corpora_weigh_the_same_however_many_queries_they_have():
 @pytest.mark.parametrize("noise", [Noise(seed=0.0), Noise(seed=0.05, both=0.05)])
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say(noise):
     """300 draws a case; 0.93 is 1.6 standard errors below 0.95."""
-    covered = [
-        found.low <= 0.03 <= found.high
-        for draw in range(300)
-        for found in [difference(results(drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw)))]
-    ]
+    given = (drawn({A: 0.43, B: 0.4}, noise=noise, queries=60, draw=draw) for draw in range(300))
+    covered = [found.low <= 0.03 <= found.high for found in (difference(results(one)) for one in given)]
     assert 0.93 <= np.mean(covered) <= 0.995
 
 
@@ -214,9 +199,7 @@ def test_systems_that_change_places_flip_the_sign_and_order_of_seeds_and_queries
     one, other = difference(found), difference(found, B, A)
     assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
     assert one.detectable == pytest.approx(other.detectable)
-    turned = [
-        Result(r.key, r.seed, r.corpus, r.split, r.measures, r.per_query.take(list(range(19, -1, -1)))) for r in found
-    ]
+    turned = [replace(one, per_query=one.per_query.take(list(range(19, -1, -1)))) for one in found]
     assert difference(Results(reversed(turned))).low == pytest.approx(one.low)
 
 

@@ -19,19 +19,15 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
+from midmask_papers.figures import spreads
 from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
 from midmask_papers.tables import SHEETS, paper_tables
-from tests.support.benchmark.synthetic import Noise, dense, drawn, results
-from tests.support.benchmark.worlds import QUIET, on_nq
+from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, on_nq, results
 from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
-ONE = {"setting": "sigir23_1neg"}
-SYSTEMS = {
-    dense("none", **ONE): 0.3,
-    dense("mlm", **ONE): 0.35,
-    dense("retromae", **ONE): 0.45,
-    SystemKey("retromae", "corpus", "splade", "sigir23_1neg"): 0.5,
-}
+LEVELS = {"none": 0.3, "mlm": 0.35, "retromae": 0.45}
+SYSTEMS = {dense(name, setting="sigir23_1neg"): level for name, level in LEVELS.items()}
+SYSTEMS[SystemKey("retromae", "corpus", "splade", "sigir23_1neg")] = 0.5
 
 
 def named(tables: list[NamedTable], name: str) -> NamedTable:
@@ -49,11 +45,11 @@ def grid(markdown: str) -> dict[tuple[str, str], str]:
 @pytest.fixture(scope="module")
 def sigir23() -> list[NamedTable]:
     noise = Noise(query=0.1, system=0.02)
-    found = [
-        *drawn(SYSTEMS, corpus="squad", split="dev", draw=5),
-        *drawn(SYSTEMS, corpus="squad", split="test", noise=noise),
-    ]
-    return paper_tables("sigir23", Results(found), ["Backbone tiny."])
+    dev, test = (
+        drawn(SYSTEMS, corpus="squad", split="dev", draw=5),
+        drawn(SYSTEMS, corpus="squad", split="test", noise=noise),
+    )
+    return paper_tables("sigir23", results(dev, test), ["Backbone tiny."])
 
 
 def test_cells_are_the_means_over_seeds_and_queries_of_test(sigir23):
@@ -91,12 +87,8 @@ def test_every_published_number_of_a_layout_stands_in_its_row_and_column():
             assert all(slot.number is not None and slot.measure == slot.number.measure for slot in slots)
             assert len({(slot.column, slot.measure) for slot in slots}) == len({slot.column for slot in slots})
         shown = {slot.number for sheet in SHEETS[name] for slot in sheet.slots()}
-        missing = {
-            (number.paper, number.table)
-            for number in published(name)
-            if number not in shown and number.table not in ("text", "BEIR")
-        }
-        assert missing <= left_out
+        tabled = [number for number in published(name) if number.table not in ("text", "BEIR")]
+        assert {(number.paper, number.table) for number in tabled if number not in shown} <= left_out
 
 
 def test_beirs_average_needs_all_its_sets():
@@ -123,17 +115,12 @@ def test_stars_are_against_the_papers_reference():
 
 
 def all_tables() -> list[NamedTable]:
-    keys = dict.fromkeys(
-        replace(slot.key, setting=slot.key.setting or "dpr")
-        for name in SHEETS
-        for sheet in SHEETS[name]
-        for slot in sheet.slots()
-        if slot.key.system and slot.key.representation
-    )
+    every = [slot.key for name in SHEETS for sheet in SHEETS[name] for slot in sheet.slots()]
+    whole = [key for key in every if key.system and key.representation]
+    keys = dict.fromkeys(replace(key, setting=key.setting or "dpr") for key in whole)
     found: list[Result] = drawn(dict.fromkeys(keys, 0.4), queries=3, seeds=1)
-    return [
-        table for name in SHEETS for table in paper_tables(name, Results(found), ["50% & more_or_less {a} ~ #1 $x^2$"])
-    ]
+    hostile = ["50% & more_or_less {a} ~ #1 $x^2$"]
+    return [table for name in SHEETS for table in paper_tables(name, Results(found), hostile)]
 
 
 def test_latex_of_every_table_is_whole():
@@ -269,7 +256,6 @@ def test_the_page_is_todays():
 
 
 ANALYSES = ("KL", "JS", "stop share", "wins")
-
 ALL = [number for name in PAPERS for number in published(name)]
 
 
@@ -307,3 +293,27 @@ def test_dupmaes_sets_and_wins_agree():
     values = {label: {n.corpus: n.value for n in sets if n.label == label} for label in ("RetroMAE", "DupMAE")}
     assert sum(values["DupMAE"][name] > values["RetroMAE"][name] for name in BEIR18) == 13
     assert sum(values["DupMAE"].values()) / 18 == pytest.approx(0.4767, abs=5e-5)
+
+
+FINE_TUNINGS = ("sigir23_32neg_distil", "sigir23_1neg", "sigir23_32neg")
+MEANS = {"none": (0.50, 0.30, 0.40), "mlm": (0.51, 0.34, 0.43), "retromae": (0.53, 0.40, 0.46)}
+
+
+def by_setting(split: str = "test") -> Results:
+    truth = {
+        dense(system, setting=setting): value
+        for system, values in MEANS.items()
+        for setting, value in zip(FINE_TUNINGS, values, strict=True)
+    }
+    alone = {dense("lexmae", setting="sigir23_1neg"): 0.9, SystemKey("mlm", "corpus", "splade", "sigir23_1neg"): 0.1}
+    turned = drawn({key: 0.9 - value for key, value in truth.items()}, noise=QUIET, corpus="cranfield", split="test")
+    return results(drawn({**truth, **alone}, noise=QUIET, corpus="squad", split=split), turned)
+
+
+def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():
+    rows = spreads(by_setting())
+    settings = ("sigir23_1neg", "sigir23_32neg", "sigir23_32neg_distil")
+    assert [(one.representation, one.setting) for one in rows] == [("dense", name) for name in settings]
+    assert [one.width for one in rows] == pytest.approx([0.10, 0.06, 0.03], abs=1e-3)
+    assert set(rows[0].means) == {"none (none)", "mlm (corpus)", "retromae (corpus)"}
+    assert [max(one.printed) - min(one.printed) for one in rows] == pytest.approx([0.040, 0.020, 0.018])

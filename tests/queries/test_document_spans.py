@@ -28,18 +28,19 @@ from midmask.queries.given import ReadTokensConfig, read_tokens, tokens_content
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
+from tests.support.corpora.collections import contents
 from tests.support.queries.documents import (
     DOCUMENTS,
     SPAN_LENGTH,
     SPAN_LIMIT,
     WORDS,
-    files,
     made_spans,
     text_of,
     titled,
+    tokenised_passages,
     tokens_of,
+    write_token_file,
 )
-from tests.support.queries.token_files import tokenised_passages, write_token_file
 
 
 def joined(pieces: Iterable[list[int]]) -> list[int]:
@@ -166,7 +167,7 @@ def test_a_killed_step_goes_on_and_gives_the_same_bytes(inputs, tmp_path):
         make(name)
     for out in (killed, backwards):
         made_spans(inputs, out, short_share=0.5)
-        assert files(out) == files(whole)
+        assert contents(out) == contents(whole)
     assert (killed / "spans" / "00000.parquet").stat().st_mtime_ns == untouched
 
 
@@ -338,7 +339,7 @@ def test_an_interrupted_reading_leaves_no_trace(inputs, tmp_path, monkeypatch):
     (tmp_path / "out/passages/00009.parquet.0a1b2c3d.draft").write_bytes(b"half a shard")
     third.write_bytes(good)
     run(tmp_path / "in", inputs, tmp_path / "out")
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_a_folder_is_known_by_its_files_not_by_its_place(tmp_path):

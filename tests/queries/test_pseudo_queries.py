@@ -29,10 +29,9 @@ from midmask.retrieve.text_encoder import load_base_model
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import load_tokenizer
-from tests.support.queries.documents import DOCUMENTS, text_of, titled
-from tests.support.queries.judged import Inputs, Pairs, texts_of, write_pairs, write_tied_lists
+from tests.support.queries.documents import DOCUMENTS, Inputs, Pairs, text_of, titled, write_pairs, write_tied_lists
 from tests.support.queries.small_models import write_t5
-from tests.support.retrieve.collection import made, write_all
+from tests.support.retrieve.collection import made, texts_of, write_all
 
 
 def queried(inputs: Inputs, out: Path, source: str, **fields: Any) -> tuple[dict[str, Any], list[list[str]]]:

@@ -35,7 +35,7 @@ from midmask.store.place import Place
 from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.corpora.collections import rows as rows_of
 from tests.support.queries.articles import HandBm25, articles, corpus_of, opening, stems
-from tests.support.retrieve.bm25 import ranked_by_bm25
+from tests.support.retrieve.collection import ranked_by_bm25
 
 ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
 PASSAGES = articles()

@@ -33,12 +33,11 @@ from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
 from midmask.training.run import run_training
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.queries.articles import articles, corpus_of, opening
 from tests.support.queries.chat_server import Fault, Served, serving
 from tests.support.queries.documents import text_of
-from tests.support.queries.labelled import PAIRS, generating, write_labelled
-from tests.support.queries.small_models import write_causal, write_t5
+from tests.support.queries.small_models import PAIRS, generating, write_causal, write_labelled, write_t5
 from tests.support.training.runs import assert_same_run, trace_of
 
 PROMPT = "Passage {passage} \n Query"

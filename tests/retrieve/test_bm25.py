@@ -21,8 +21,7 @@ from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from tests.support.corpora.collections import contents
 from tests.support.queries.articles import HandBm25
-from tests.support.retrieve.bm25 import WholeBm25, bm25_index, passages_of, ranked_by_bm25
-from tests.support.retrieve.collection import write_corpus, write_parts
+from tests.support.retrieve.collection import WholeBm25, bm25_index, ranked_by_bm25, texts_of, write_corpus, write_parts
 
 DOCS = [
     ("z", "Ray trains", "trains running trains of rays and rays"), ("b", "", "the copy of a train"),
@@ -115,8 +114,8 @@ def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(whole, tmp_
     monkeypatch.setattr("midmask.retrieve.bm25.words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
     corpus = cut(whole, Place(str(tmp_path / "corpus")), rows)
     index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
-    ids, texts = passages_of(whole, titles=titles)
-    reference = WholeBm25(texts, k1, b)
+    texts = texts_of(whole, titles=titles)
+    ids, reference = [*texts], WholeBm25([*texts.values()], k1, b)
     assert index.doc_ids.to_pylist() == ids
     queries = texts_of_queries(whole)
     scores_QN, rows_QN = index.find([*queries, f"{queries[0]} {queries[0]}", "zzz"], len(ids))
@@ -188,7 +187,7 @@ def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path
 
 def test_a_stream_of_texts_has_the_index_of_the_corpus(whole, tmp_path, monkeypatch) -> None:
     """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
-    ids, texts = passages_of(whole)
+    ids, texts = map(list, zip(*texts_of(whole, titles=True).items(), strict=True))
     monkeypatch.setattr("midmask.retrieve.bm25.index.SHARD_PASSAGES", 150)
     stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
     place = Place(str(tmp_path / "stream"))

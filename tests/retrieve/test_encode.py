@@ -33,8 +33,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from tests.support.corpora.collections import contents
-from tests.support.retrieve.bm25 import ranked_by_bm25
-from tests.support.retrieve.collection import encoded, made, write_bi_encoder
+from tests.support.retrieve.collection import encoded, made, ranked_by_bm25, write_bi_encoder
 
 PASSAGES = EncodeConfig(side="passages")
 QUERIES = EncodeConfig(side="queries", split="dev")

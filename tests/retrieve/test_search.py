@@ -25,8 +25,8 @@ from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import load_array
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from tests.support.benchmark.tiny import Unread
 from tests.support.retrieve.collection import REPRESENTATIONS, encoded, made, write_bi_encoder
-from tests.support.unread import Unread
 
 CONFIG = SearchConfig(depth=25)
 

@@ -19,8 +19,8 @@ from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, reciprocal_ranks, write_collection
+from tests.support.disks import opens
 from tests.support.jobs.running import run_job
-from tests.support.opens import opens
 from tests.support.queries.documents import write_inputs
 
 

@@ -19,7 +19,6 @@ PUMP = (
     "hour, call the electrician on duty and enter the time, the current and the temperature of the bearings in the "
     "log. The bearings are greased every 400 hours; a temperature of more than 80 degrees is a reason to stop."
 )
-
 ROWS = (
     ("retromae", "dense", 0.4612, 0.0431, 0.0242, 0.0620, 4_330, 1536, True),
     ("dupmae", "384+384", 0.4574, 0.0393, 0.0171, 0.0615, 7_980, 3072, True),
@@ -64,22 +63,16 @@ def example(query: str, ranks: Mapping[str, int | None], source: str = "titles",
 def verdict() -> Verdict:
     """RetroMAE is recommended over no middle training."""
     ours, baseline = "retromae · dense", "none · dense"
+    why = "It has the largest gain, and the two that come close compute for longer."
+    daily = "ポンプの点検は毎日行う。" * 30
+    pumps = Example("ポンプの点検", "keyphrases", "点検手順", daily, {ours: None, baseline: 2})
+    place = "verdicts/handbook"
     return Verdict(
-        corpus="docs:handbook",
-        passages=18_432,
+        corpus="docs:handbook", passages=18_432, systems=systems(), baseline=baseline, measure="nDCG@10", folder=place,
+        model=f"{place}/model", collection=f"{place}/collection", budget_seconds=43_200, spent_seconds=41_150,
         queries=QueryCounts({"titles": 1_104, "sentences": 987, f"file:{HOSTILE}": 412}, 4_180, 2_503, 1_502, 375, 626),
-        systems=systems(),
-        recommendation=Recommendation(
-            "retromae", "dense", True, "It has the largest gain, and the two that come close compute for longer."
-        ),
+        recommendation=Recommendation("retromae", "dense", True, why),
         calibration=Calibration(("squad", "cranfield", "pydocs"), 0.71, 0.88, 0.9, "docs/results/choose.md"),
-        baseline=baseline,
-        measure="nDCG@10",
-        model="verdicts/handbook/model",
-        collection="verdicts/handbook/collection",
-        budget_seconds=43_200,
-        spent_seconds=41_150,
-        folder="verdicts/handbook",
         command="midmask choose docs:handbook --budget 12h --set queries.seed=0",
         won=(
             example("how to reset the relay of the pump", {ours: 1, baseline: 14}),
@@ -88,37 +81,26 @@ def verdict() -> Verdict:
             example("incidents last year caused by the overload relay", {ours: 1, baseline: 7}),
             example("who to call when the relay trips", {ours: 1, baseline: 5}, "sentences"),
         ),
-        lost=(
-            example("lock the isolating valve", {ours: 9, baseline: 1}),
-            Example(
-                "ポンプの点検", "keyphrases", "点検手順", "ポンプの点検は毎日行う。" * 30, {ours: None, baseline: 2}
-            ),
-        ),
-        not_tried={
-            "cotmote · dense": "its experts need twice the memory of this machine",
-            f"simlm {HOSTILE}": "the budget was spent",
-        },
+        lost=(example("lock the isolating valve", {ours: 9, baseline: 1}), pumps),
+        not_tried={"cotmote · dense": "its experts need twice the memory", f"simlm {HOSTILE}": "the budget was spent"},
         limits=(
             "Queries were made from the passages; people ask other things, and in other words.",
             "One seed per training: what another seed would change is in the intervals only as the calibration saw it.",
             f"Documents in other languages than English were not looked at apart. {HOSTILE}",
         ),
-    )
+    )  # fmt: skip
 
 
 def undecided() -> Verdict:
     """The same contest with small gains: nothing differs from the baseline, which is the cheapest."""
     one = verdict()
-    smaller = tuple(
-        replace(
-            each,
-            **{name: 0.2 * each.gain for name in ("gain", "made_gain")},
-            **{name: 0.2 * each.gain - 0.02 for name in ("gain_low", "made_low")},
-            **{name: 0.2 * each.gain + 0.02 for name in ("gain_high", "made_high")},
-        )
-        if each.label not in (one.baseline, "bm25")
-        else each
-        for each in one.systems
-    )
+    ends = {"": 0.0, "_low": -0.02, "_high": 0.02}
+
+    def smaller(each: SystemEstimate) -> SystemEstimate:
+        gains = {f"{kind}{end}": 0.2 * each.gain + way for kind in ("gain", "made") for end, way in ends.items()}
+        gains["made_gain"] = gains.pop("made")
+        return each if each.label in (one.baseline, "bm25") else replace(each, **gains)
+
     taken = Recommendation("none", "dense", False, "No middle training gains more than the interval is wide.")
-    return replace(one, systems=smaller, recommendation=taken, calibration=Calibration((), 0.0, 0.0, 0.9))
+    systems, calibration = tuple(map(smaller, one.systems)), Calibration((), 0.0, 0.0, 0.9)
+    return replace(one, systems=systems, recommendation=taken, calibration=calibration)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,12 +21,51 @@ from midmask.store.place import Place
 from midmask.sweep import figures
 from midmask.sweep.results import FEW_QUERIES, floor_sentence, outcome, sentence
 from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep
-from tests.support.cluster.swept import decoder, parameter, sizes
 from tests.support.dashboards.swept import told
 
 
-def drawn_lines(figure: go.Figure) -> dict[str, list[tuple[float, float]]]:
-    return {line.name: list(zip(line.x, line.y, strict=True)) for line in figure.data}
+def parameter(path: str, values: list[Any], **fields: Any) -> dict[str, Any]:
+    own = {"path": path, "label": path.rsplit(".", 1)[-1], "values": values, "low": None, "high": None, "log": False}
+    return {**own, "when": {}, "constant": len(values) == 1, **fields}
+
+
+def point(label: str, parameters: dict[str, Any], value: float, **fields: Any) -> dict[str, Any]:
+    standing = {"difference": 0.0, "p": 0.5, "p_corrected": 0.5, "detectable": 0.02, "distinguishable": value < 0.12}
+    return {
+        "label": label, "brief": "/".join(map(str, parameters.values())), "mark": None, "parameters": parameters,
+        "run": "", "complete": True, "probes": [], "values": {"nDCG@10": value}, "measures": {"nDCG@10": value},
+        "costs": {}, "seeds": [value - 0.01, value + 0.01], "front": False, "to_best": standing, **fields,
+    }  # fmt: skip
+
+
+def decoder() -> dict[str, Any]:
+    """Data of a sweep in the shape of `sweep.json`: enhanced decoding, and basic with one to three layers, at three
+    ratios; the best is enhanced at 0.5, with 0.15."""
+    values = {("enhanced", None): (0.12, 0.15, 0.14), ("basic", 1): (0.1, 0.11, 0.13), ("basic", 2): (0.08, 0.1, 0.12)}
+    points = []
+    for (decoding, layers), own in values.items():
+        for ratio, value in zip((0.15, 0.5, 0.7), own, strict=True):
+            chosen = {"o.decoding": decoding, **({"o.layers": layers} if layers else {}), "o.ratio": ratio}
+            points.append(point(str(chosen), chosen, value))
+    best = points[1]
+    best |= {"to_best": None, "front": True}
+    pruned, shares = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}, {"o.ratio": 0.7, "o.decoding": 0.3}
+    return {
+        "format": 1, "name": "decoder_depth", "study": "s", "fingerprint": "f", "recipe": "retromae",
+        "corpus": "pydocs", "split": "dev", "search": "grid", "objectives": [{"measure": "nDCG@10", "mode": "max"}],
+        "parameters": [
+            parameter("o.decoding", ["enhanced", "basic"]),
+            parameter("o.layers", [1, 2, 3], when={"o.decoding": ["basic"]}),
+            parameter("o.ratio", [0.15, 0.5, 0.7]),
+        ],
+        "points": [*points, point("pruned", pruned, 0.9, complete=False, values={})], "best": best["label"],
+        "noise_floor": {"value": 0.02, "seed_spread": 0.01, "seed_degrees": 6, "repeats": 1},
+        "importance": {"evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": shares}, "sentences": [],
+        "systems": [
+            {"label": "retromae 0.5", "dev": [0.15], "test": [0.14]},
+            {"label": "none", "dev": [0.1, 0.12], "test": [0.1]},
+        ],
+    }  # fmt: skip
 
 
 def over(sweep: SweepResult, label: str) -> SweepParameter:
@@ -38,7 +76,7 @@ def test_a_line_for_each_choice_of_the_others() -> None:
     sweep = parse_sweep(decoder())
     figure = figures.lines(sweep, over(sweep, "ratio"))
     assert figure.layout.xaxis.title.text == "ratio" and figure.layout.yaxis.title.text == "nDCG@10 on pydocs dev"
-    assert drawn_lines(figure) == {
+    assert {line.name: list(zip(line.x, line.y, strict=True)) for line in figure.data} == {
         "decoding enhanced": [(0.15, 0.12), (0.5, 0.15), (0.7, 0.14)],
         "decoding basic, layers 1": [(0.15, 0.1), (0.5, 0.11), (0.7, 0.13)],
         "decoding basic, layers 2": [(0.15, 0.08), (0.5, 0.1), (0.7, 0.12)],
@@ -47,16 +85,19 @@ def test_a_line_for_each_choice_of_the_others() -> None:
     assert (noise.y0, noise.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
     small = {**decoder(), "objectives": [{"measure": "nDCG@10", "mode": "min"}]}
     assert band(parse_sweep(small)) == pytest.approx((0.15, 0.17)), "and above it where small is good"
-    sweep = parse_sweep(sizes())
-    across = figures.lines(sweep, over(sweep, "words")).layout.shapes[0]
-    assert (across.y0, across.y1, across.line.dash) == (0.12, 0.12, "dash"), "points without the parameter"
+    sweep = parse_sweep(told())
+    across = figures.lines(sweep, over(sweep, "N")).layout.shapes[0]
+    assert (across.y0, across.y1, across.line.dash) == (0.4, 0.4, "dash"), "points without the parameter"
 
 
 def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
-    front, points = figures.pareto(parse_sweep(sizes())).data
+    front, points = figures.pareto(parse_sweep(told())).data
     joined = list(zip(front.x, front.y, strict=True))
-    assert len(joined) == 9 and joined == sorted(joined)
-    assert {*zip(points.x, points.y, strict=True)} - {*joined} == {(512.0, 0.12)}
+    shown = {True: [], False: []}
+    for one in told()["points"][:-1]:
+        shown[one["front"]].append((one["values"]["bytes_per_passage"], one["values"]["nDCG@10"]))
+    assert joined == sorted(shown[True]) and (512.0, 0.4) in shown[False]
+    assert {*zip(points.x, points.y, strict=True)} - {*joined} == {*shown[False]}
 
 
 def test_optuna_draws_the_trials_of_the_file() -> None:
@@ -79,9 +120,9 @@ def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Pat
     lone = {**decoder(), "importance": None, "noise_floor": None}
     lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
     assert list(figures.figures_of(parse_sweep(lone))) == ["History"]
-    html = figures.write(parse_sweep({**sizes(), "name": "<b>"}), tmp_path / "new").read_text()
+    html = figures.write(parse_sweep({**told(), "name": "<b>", "importance": None}), tmp_path / "new").read_text()
     titles = re.findall("<h2>(.*?)</h2>", html)
-    assert titles[1:] == ["History", "Pareto front", "Over words", "Over width", "Over lexical"]
+    assert titles[1:] == ["History", "Pareto front", "Over CLS width", "Over N", "Over words from"]
     assert html.count("Plotly.newPlot(") >= len(titles) and "<h1>&lt;b&gt;" in html
     assert not re.search(r"<(script|link)[^>]*(src|href)=", html), "it asks no other host"
 
@@ -92,7 +133,7 @@ def written(data: dict[str, Any]) -> dict[str, Any]:
 
 def test_what_was_read_is_written_unchanged_down_to_the_type_of_each_number() -> None:
     typed = parameter("o.flag", [True, 1, 1.5, "1", None], low=1, high=2.0)
-    for data in (told(), {**sizes(), "floor": "none", "systems": told()["systems"], "parameters": [typed]}):
+    for data in (told(), {**decoder(), "floor": "none", "systems": told()["systems"], "parameters": [typed]}):
         assert json.dumps(written(data), sort_keys=True) == json.dumps(data, sort_keys=True)
 
 

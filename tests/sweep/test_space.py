@@ -1,7 +1,8 @@
-"""Search spaces and their files, checked against the recipe; points of spaces with conditions."""
+"""Search spaces and their files, checked against the recipe; points of spaces with conditions; planned sweeps."""
 
 import itertools
 import random
+from dataclasses import replace
 from itertools import filterfalse
 from pathlib import Path
 
@@ -10,17 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from midmask.app.flags import add_sweep_flags, parse
+from midmask.app.job import Options, resolve
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.sweep.job import sweep
+from midmask.sweep.plan import sweep_for
 from midmask.sweep.space import Distribution, Rungs, Space, budget, check, complete, grid, load_space, mark_of
-from tests.fuzz.refusing import refused
+from tests.fuzz.running import refused
+from tests.support.benchmark.tiny import write_collection
 from tests.support.tracked import is_foreign
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
-
-
 DECODING = "parameters:\n  objective.decoding: {values: [enhanced, basic]}"
 WRONG = {
     "parameters:\n  objective.encoder_mask_ration: {values: [0.1]}": ["encoder_mask_ration", "did you mean"],
@@ -44,12 +48,7 @@ WRONG = {
 def test_a_wrong_space_is_one_line_that_names_the_field(text, tmp_path):
     path = tmp_path / "wrong.yaml"
     path.write_text(text if text[0] in "[-" else f"name: wrong\nrecipe: retromae\n{text}\n")
-    with pytest.raises(UserError) as caught:
-        check(load_space(path), RECIPES["retromae"]())
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in WRONG[text]:
-        assert word in message
+    assert "\n" not in refused(lambda: check(load_space(path), RECIPES["retromae"]()), *WRONG[text])
 
 
 @pytest.mark.parametrize(
@@ -74,24 +73,21 @@ def test_extremes_are_the_listed_values_the_ends_and_one_within():
     assert Distribution(values=["a"], low=2, high=10, step=4).extremes() == ("a", 2, 10)
     low, inside, high = Distribution(low=2.0, high=10.0).extremes()
     assert (low, high) == (2.0, 10.0) and inside == pytest.approx(5.056) and inside != int(inside)
-    assert 1 < Distribution(low=1, high=2).extremes()[1] < 2, (
-        "no whole number, which a whole number's field must refuse"
-    )
+    assert 1 < Distribution(low=1, high=2).extremes()[1] < 2, "a whole number's field must refuse it"
 
 
 NO_RUNGS = [{"shares": shares} for shares in ([0.0], [1.0], [0.5, 0.5], [0.5, 0.25], [-0.1, 0.5], [0.5, 1.5])]
+NO_RUNGS += [{"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}]
 
 
-@pytest.mark.parametrize(
-    "fields", [*NO_RUNGS, {"steps": 0}, {"max_queries": 0}, {"max_queries": 501}, {"reduction": 1}]
-)
+@pytest.mark.parametrize("fields", NO_RUNGS)
 def test_a_rung_measures_something(fields):
     assert Rungs(shares=[0.001, 0.999], steps=1, max_queries=1, reduction=2).shares == (0.001, 0.999)
     with pytest.raises(ValidationError, match="ascending shares between 0 and 1" if "shares" in fields else None):
         Rungs(**fields)
 
 
-RATIO = {"objective.encoder_mask_ratio": {"values": [0.3, 0.5]}}
+RATIO = {"objective.decoder_mask_ratio": {"values": [0.5, 0.7]}}
 GAIN, SIZE = {"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}
 
 
@@ -189,10 +185,6 @@ DECODER = {
 }
 
 
-def space_of(parameters, **fields) -> Space:
-    return Space.model_validate({"name": "s", "recipe": "retromae", "parameters": parameters, **fields})
-
-
 @st.composite
 def spaces(draw) -> Space:
     """Two to five parameters of one to three values; some exist only where one or two above have certain values."""
@@ -202,7 +194,7 @@ def spaces(draw) -> Space:
         above = draw(st.lists(st.sampled_from(sorted(parameters)), max_size=2, unique=True)) if parameters else []
         when = {path: draw(st.lists(st.sampled_from(parameters[path]["values"]), min_size=1)) for path in above}
         parameters[f"p.{number}"] = {"values": values, "when": when}
-    return space_of(parameters)
+    return space(parameters=parameters)
 
 
 def filtered_product(space: Space) -> list[dict]:
@@ -213,9 +205,8 @@ def filtered_product(space: Space) -> list[dict]:
     found = []
     for choice in itertools.product(*([*space.parameters[path].values, ABSENT] for path in paths)):
         point = dict(zip(paths, choice, strict=True))
-        holds = {
-            path: all(point[other] in wanted for other, wanted in space.parameters[path].when.items()) for path in paths
-        }
+        conditions = {path: space.parameters[path].when.items() for path in paths}
+        holds = {path: all(point[above] in own for above, own in conditions[path]) for path in paths}
         if all((point[path] is not ABSENT) == holds[path] for path in paths):
             found.append({path: value for path, value in point.items() if value is not ABSENT})
     return found
@@ -241,8 +232,7 @@ def test_whatever_is_drawn_is_a_point_of_the_grid(space, seed):
 
 
 def test_the_decoder_is_one_layer_where_it_is_enhanced():
-    space = space_of(DECODER)
-    recipes = [override(RECIPES["retromae"](), point) for point in grid(space)]
+    recipes = [override(RECIPES["retromae"](), point) for point in grid(space(parameters=DECODER))]
     layers = [(recipe.objective.decoding, recipe.objective.decoder_layers) for recipe in recipes]
     assert layers[::2] == [("enhanced", 1), ("basic", 1), ("basic", 2), ("basic", 3)] and len(layers) == 8
 
@@ -250,13 +240,64 @@ def test_the_decoder_is_one_layer_where_it_is_enhanced():
 def test_what_the_recipe_has_where_a_parameter_does_not_exist_must_be_possible():
     deep = override(RECIPES["retromae"](), {"objective.decoding": "basic", "objective.decoder_layers": 2})
     with pytest.raises(UserError, match=r"decoder_layers = 2 needs decoding = basic"):
-        check(space_of(DECODER), deep)
+        check(space(parameters=DECODER), deep)
 
 
 def test_a_mark_must_be_a_point():
     path = "objective.decoder_mask_ratio"
     good, bad = ({"paper": {path: value}} for value in (0.5, 0.55))
-    space = space_of(DECODER, marks=good)
-    assert [mark_of(space, point) for point in grid(space)] == ["paper", None] * 4
+    of = space(parameters=DECODER, marks=good)
+    assert [mark_of(of, point) for point in grid(of)] == ["paper", None] * 4
     with pytest.raises(UserError, match=r"marks\.paper: no point of the space has .*0\.55"):
-        check(space_of(DECODER, marks=bad), RECIPES["retromae"]())
+        check(space(parameters=DECODER, marks=bad), RECIPES["retromae"]())
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    given = ["--corpus", write_collection(tmp_path / "words"), "--storage", str(tmp_path / "store")]
+    return resolve(parse([*given, "--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db"], None))
+
+
+def test_settings_and_flags_reach_the_baselines_but_for_the_methods_own(options):
+    settings = {"objective.encoder_mask_ratio": 0.2, "pretrain.steps": 7}
+    asked = replace(options, set_fields={"objective.decoding": "basic", "backbone.dropout": "0.1"}, seed=5)
+    one = sweep_for(asked, space(settings=settings, baselines=["none", "mlm"]))
+    none, mlm = one.baselines
+    assert (one.recipe.objective.encoder_mask_ratio, one.recipe.objective.decoding) == (0.2, "basic")
+    assert none.objective is None and mlm.objective == RECIPES["mlm"]().objective
+    for recipe in (one.recipe, none, mlm):
+        assert (recipe.pretrain.steps, recipe.backbone.dropout, recipe.stages[0].train.seed) == (7, 0.1, 5)
+        assert recipe.corpus.name == options.corpus
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"measure": "NDCG@10"}, ["'NDCG@10'", "nDCG@10", "bytes_per_passage", "evaluation.measures"]),
+        ({"settings": {"evaluation.measures": ["RR@10"]}}, ["'nDCG@10'", "(RR@10)"]),
+        ({"protocol": "in_bath"}, ["'in_bath'", "did you mean 'in_batch'"]),
+        ({"baselines": ["mlmm"]}, ["'mlmm'", "did you mean 'mlm'"]),
+        ({"parameters": {"objective.layers": {"values": [1]}}}, ["objective.layers"]),
+    ],
+)
+def test_what_would_fail_later_is_refused_before_anything_starts(options, fields, words):
+    refused(lambda: sweep_for(options, space(**fields)), *words)
+    assert not Path(options.storage).exists()
+
+
+def test_a_flag_that_no_trial_would_follow_is_refused(options):
+    wrong = replace(options, set_fields={"objective.decoder_mask_ratio": "0.6"})
+    refused(lambda: sweep_for(wrong, space()), "--set objective.decoder_mask_ratio=0.6: this sweep varies")
+    kept = replace(options, set_fields={"objective.encoder_mask_ratio": "0.2"})
+    assert sweep_for(kept, space()).recipe.objective.encoder_mask_ratio == 0.2
+
+
+def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options, tmp_path, capsys):
+    own = write_collection(tmp_path / "others")
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: mine\nrecipe: retromae\ncorpus: {own}\nparameters:\n  pretrain.steps: {{values: [1]}}\n")
+    for arguments, read in ((["--dry-run"], own), (["--dry-run", "--corpus", options.corpus], options.corpus)):
+        stores = ["--storage", options.storage, "--tracking-uri", options.tracking_uri]
+        flags = parse([*stores, *arguments], None, add_sweep_flags)
+        sweep(resolve(flags), flags, file)
+        assert f"corpus.name = {read}\n" in capsys.readouterr().out

@@ -32,6 +32,7 @@ DECODER = {
     "deep.share": {"low": 4, "high": 64, "step": 1, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
 }
 BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
+SEARCHES = [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
 
 
 def is_possible(point) -> bool:
@@ -42,9 +43,7 @@ def is_possible(point) -> bool:
     return set(point) == wanted and 0.1 <= point["objective.decoder_mask_ratio"] <= 0.9 and 4 <= share <= 64
 
 
-@pytest.mark.parametrize(
-    ("search", "draws", "objectives"), [("random", 300, []), ("tpe", 90, []), ("nsga2", 120, BOTH)]
-)
+@pytest.mark.parametrize(("search", "draws", "objectives"), SEARCHES)
 def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
     """Told values that pull the samplers towards deep decoders."""
     of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
@@ -173,10 +172,8 @@ def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
         whole.on_trial_add(None, trial)
         for rung, value in enumerate(values, start=1):
             decide(whole, trial, rung, sign * value)
-    found = [
-        Outcome({"a.x": number}, {rung: sign * value for rung, value in enumerate(values, start=1)}, len(values) == 3)
-        for number, values in enumerate(EARLIER)
-    ]
+    signed = [{rung: sign * value for rung, value in enumerate(values, start=1)} for values in EARLIER]
+    found = [Outcome({"a.x": number}, values, len(values) == 3) for number, values in enumerate(signed)]
     resumed = scheduler(pruning(of, found))
     decisions = []
     for number, (rung, value) in enumerate([(1, 0.15), (1, 0.35), (1, 0.9), (2, 0.45), (2, 0.8)]):
@@ -197,27 +194,25 @@ PARAMETERS = {
     "a.layers": {"values": [1, 2, 3], "when": {"a.kind": "deep"}},
     "a.fixed": {"values": [7]},
 }
+RANDOM = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
 
 
-def study_of(space: Space, value, trials: int, *, rungs: int = 3) -> optuna.Study:
+def study_of(value, trials: int) -> optuna.Study:
     """Random points with a value of theirs; every third one is pruned at its first rung, with a value that lies."""
-    study = open_study(optuna.storages.InMemoryStorage(), "s", space)
-    study.sampler = sampler(space, seed=0)
+    study = open_study(optuna.storages.InMemoryStorage(), "s", RANDOM)
+    study.sampler = sampler(RANDOM, seed=0)
     for number in range(trials):
         trial = study.ask()
-        point = suggest(space, trial)
-        if rungs > 1 and number % 3 == 2:
-            study.tell(trial, 100.0 * point["a.idle"])
-            continue
-        for rung in range(1, rungs):
+        point = suggest(RANDOM, trial)
+        is_pruned = number % 3 == 2
+        for rung in () if is_pruned else (1, 2):
             trial.report(0.0, rung)
-        study.tell(trial, value(point))
+        study.tell(trial, 100.0 * point["a.idle"] if is_pruned else value(point))
     return study
 
 
 def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_trials_do_not_count() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    found = importance(study_of(space, lambda point: -abs(point["a.strong"] - 0.3), 60), space)
+    found = importance(study_of(lambda point: -abs(point["a.strong"] - 0.3), 60), RANDOM)
     assert found is not None and found.trials == 40
     assert next(iter(found.shares)) == "a.strong" and found.shares["a.strong"] > 0.6
     assert set(found.shares) == {"a.strong", "a.idle", "a.kind", "a.layers"}
@@ -225,13 +220,11 @@ def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_tr
 
 
 def test_a_parameter_that_only_some_points_have_can_decide() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    found = importance(study_of(space, lambda point: float(point.get("a.layers", 0) == 3), 90), space)
+    found = importance(study_of(lambda point: float(point.get("a.layers", 0) == 3), 90), RANDOM)
     assert found is not None
     assert set(list(found.shares)[:2]) == {"a.layers", "a.kind"}
 
 
 def test_too_few_or_equal_trials_tell_nothing() -> None:
-    space = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-    assert importance(study_of(space, lambda point: point["a.strong"], 12), space) is None
-    assert importance(study_of(space, lambda point: 0.5, 60), space) is None
+    assert importance(study_of(lambda point: point["a.strong"], 12), RANDOM) is None
+    assert importance(study_of(lambda point: 0.5, 60), RANDOM) is None

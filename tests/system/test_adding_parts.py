@@ -1,16 +1,27 @@
 """New parts are added to a copy of the project as its pages say, and used there: docs/adding_an_objective.md word for
 word, and a corpus format and a source of queries (CONTRIBUTING.md).
+
+The fuzzer, short; and the fuzzer itself: what it is meant to see, it sees.
 """
 
+import faulthandler
+import os
+import random
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from midmask.errors import UserError
+from tests.fuzz.running import Outcome, run
 from tests.support.project import ROOT, copy_of_project, passes, run_in
 
 OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
 OBJECTIVES = "platform/midmask/objectives/__init__.py"
 TEST = "tests/objectives/pretraining/test_one_word.py"
-
 FORMAT = '''"""Lines of text: a toy."""
 
 from midmask.store.place import Place
@@ -30,7 +41,6 @@ def open_lines(folder: Place) -> CorpusPieces:
 
 READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
 '''
-
 READ = """
 from pathlib import Path
 import pyarrow.parquet as pq
@@ -43,7 +53,6 @@ texts = {row["text"] for row in rows if "text" in row}
 assert texts == {"red apples", "blue skies"}, texts
 assert "lines" in CorpusConfig.model_fields["name"].description
 """
-
 SOURCE = '''"""The first words of passages: a toy."""
 
 from collections.abc import Iterator
@@ -58,7 +67,6 @@ class FirstWords(Source):
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         yield MadeQuery(passage.doc_id, " ".join(passage.text.split()[:5]))
 '''
-
 ASK = """
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
@@ -75,21 +83,23 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def test_a_corpus_format_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
-    root = copy_of_project(tmp_path)
-    (root / "platform/midmask/corpora/lines.py").write_text(FORMAT, "utf-8")
-    texts = '"texts": Format("texts")'
-    change(root / "platform/midmask/corpora/config.py", texts, f'"lines": Format("lines"), {texts}')
-    done = run_in(root, "-c", READ)
-    assert done.returncode == 0, done.stderr[-3000:]
+PARTS = {
+    "corpora": ("lines", FORMAT, '"texts": Format("texts")', '"lines": Format("lines")', READ),
+    "queries": (
+        *("first_words", SOURCE, '"spans": ("plain_sources", "SpanQueries")'),
+        *('"first_words": ("first_words", "FirstWords")', ASK),
+    ),
+}
+"""Package -> the new file, its text, the line of the table beside which its own stands, and a program that uses it."""
 
 
-def test_a_source_of_queries_is_added_with_a_file_and_a_line_of_the_table(tmp_path: Path) -> None:
-    root = copy_of_project(tmp_path)
-    (root / "platform/midmask/queries/first_words.py").write_text(SOURCE, "utf-8")
-    spans, entry = '"spans": ("plain_sources", "SpanQueries")', '"first_words": ("first_words", "FirstWords")'
-    change(root / "platform/midmask/queries/config.py", spans, f"{spans}, {entry}")
-    done = run_in(root, "-c", ASK)
+@pytest.mark.parametrize("package", PARTS)
+def test_a_corpus_format_and_a_source_of_queries_are_a_file_and_a_line_of_the_table(package, tmp_path) -> None:
+    name, text, beside, line, program = PARTS[package]
+    folder = copy_of_project(tmp_path) / "platform" / "midmask" / package
+    (folder / f"{name}.py").write_text(text, "utf-8")
+    change(folder / "config.py", beside, f"{line}, {beside}")
+    done = run_in(tmp_path, "-c", program)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -116,3 +126,44 @@ def test_a_reader_adds_an_objective_and_its_test_can_fail(tmp_path: Path) -> Non
     ((new, old),) = re.findall(r"`(place_B1 = .*?)` in place of\s+`(place_B1 = .*?)`", page)
     change(root / OBJECTIVE, old, new)
     assert not passes(root, [TEST])
+
+
+CASES, SEED = 300, 9
+
+
+def test_bad_inputs_are_read_quarantined_or_refused() -> None:
+    """In a process of its own, which forks: pytest has threads."""
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(CASES), "--seed", str(SEED)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr[-5000:]}\n{done.stdout}"
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
+    counts = {name: [int(cell.replace(",", "")) for cell in cells] for name, *cells in lines}
+    number, *outcomes, _ = counts.pop("all")
+    assert number == CASES and min(outcomes) > CASES / 10 and len(counts) == 23
+    assert all(any(own[1:4]) and not own[4] for own in counts.values()), counts
+
+
+def _ends(how: str, rng: random.Random, folder: Path) -> Outcome:
+    if how == "refuse":
+        raise UserError("no")
+    if how == "fail":
+        raise KeyError("x")
+    if how == "die":
+        faulthandler.disable()  # pytest's, which would print the stack of a death that is meant
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "fill":
+        return "succeeded" if bytearray(b"x") * (600 << 20) else "refused"
+    while how == "hang":
+        pass
+    return "succeeded"
+
+
+def test_the_fuzzer_sees_faults_deaths_memory_and_what_has_no_end() -> None:
+    names = ("good", "refuse", "fail", "die", "fill", "hang", "last")
+    targets = {name: lambda rng, folder, name=name: _ends(name, rng, folder) for name in names}
+    found = {one.target: one for one in run(targets, [(name, 0) for name in names], seed=1, ended_after=0.5)}
+    assert list(found) == list(names)
+    assert [found[name].outcome for name in ("good", "refuse", "last")] == ["succeeded", "refused", "succeeded"]
+    assert not any(found[name].fault for name in ("good", "refuse", "last"))
+    told = {"fail": "KeyError", "die": "SIGSEGV", "fill": "MemoryError", "hang": "SIGPROF"}
+    assert all(word in found[name].fault for name, word in told.items())

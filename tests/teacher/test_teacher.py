@@ -52,7 +52,8 @@ def inputs(tmp_path_factory) -> dict[str, Artifact]:
 def teacher(inputs, tmp_path_factory) -> Artifact:
     """Trained on it."""
     out = Place(str(tmp_path_factory.mktemp("teacher")))
-    return Artifact(out, {"fingerprint": "teacher", "result": run(teaching(steps=80, dropout=0.0), inputs, out)})
+    result = KINDS["teach"].make(teaching(steps=80, dropout=0.0), inputs, out, log=lambda done, values: None)
+    return Artifact(out, {"fingerprint": "teacher", "result": result})
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +192,18 @@ def test_repeated_pairs_and_files_of_other_corpora_are_refused(corpus, tmp_path)
         scores_content(str(tmp_path / "nowhere.parquet"))
 
 
-def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path) -> dict:
-    return KINDS["teach"].make(config, inputs, Place(str(out)), log=lambda done, values: None)
+def run(config: TeachConfig, inputs: dict[str, Artifact], out: Path, *, stop_at: int | None = None) -> dict:
+    """The step; raises KeyboardInterrupt when `stop_at` steps are done."""
+
+    def log(done: int, values: dict[str, float]) -> None:
+        if done == stop_at:
+            raise KeyboardInterrupt
+
+    return KINDS["teach"].make(config, inputs, Place(str(out)), log=log)
+
+
+def weights(out: Path) -> dict[str, np.ndarray]:
+    return safetensors.numpy.load_file(out / "model" / "model.safetensors")
 
 
 def test_it_ranks_unseen_positives_above_negatives(inputs, teacher):
@@ -219,6 +230,18 @@ def test_micro_batches_keep_lists_whole(inputs, tmp_path):
     assert cut["loss"] == pytest.approx(whole["loss"], abs=1e-4) and set(whole["parts"]) == {"listwise"}
 
 
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(inputs, tmp_path):
+    config = teaching(r_drop=0.5, log_every=1)
+    whole = run(config, inputs, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(config, inputs, tmp_path / "again", stop_at=8)
+    assert not (tmp_path / "again" / "model").exists()
+    assert run(config, inputs, tmp_path / "again")["loss"] == whole["loss"] and whole["parts"]["r_drop"] > 0
+    assert_same_run(trace_of(tmp_path / "whole"), trace_of(tmp_path / "again"), within=0.0)
+    for name, value in weights(tmp_path / "whole").items():
+        np.testing.assert_array_equal(weights(tmp_path / "again")[name], value)
+
+
 def test_it_starts_from_a_pre_trained_encoder(inputs, tmp_path):
     """At a rate too small to change a weight, what comes out is what went in."""
     tokenizer = (inputs["tokens"].place / "tokenizer").local()
@@ -227,7 +250,7 @@ def test_it_starts_from_a_pre_trained_encoder(inputs, tmp_path):
     config = teaching(steps=1, learning_rate=1e-30, weight_decay=0.0)
     named = config.backbone.model_copy(update={"name": str(tmp_path / "start" / "model")})
     run(config.model_copy(update={"backbone": named}), inputs, tmp_path / "out")
-    found = safetensors.numpy.load_file(tmp_path / "out" / "model" / "model.safetensors")
+    found = weights(tmp_path / "out")
     for name, value in backbone.encoder.named_parameters():
         np.testing.assert_allclose(found[f"bert.{name}"], value.detach().numpy(), atol=1e-20, err_msg=name)
 

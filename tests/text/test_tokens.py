@@ -40,7 +40,7 @@ from midmask.text.vocabulary import STOP_WORDS, TitleJoin, Vocabulary, load_toke
 from midmask.training.optimiser import TrainConfig
 from tests.support.encoders.models import VARIANTS, random_model
 from tests.support.encoders.public import opened
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import sample_vocabulary
 from tests.support.retrieve.collection import write_parts
 
 TEXTS = [f"Unbelievable masking of passages number {i} improves the retrieval of documents." for i in range(60)]

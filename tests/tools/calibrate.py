@@ -10,14 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from midmask.choice.calibration import (
-    GAINS_FILE,
-    LEVELS_FILE,
-    GainRecord,
-    HeldOutCollection,
-    LevelRecord,
-    leave_one_out,
-)
+from midmask.choice.calibration import GAINS_FILE, LEVELS_FILE, GainRecord, LevelRecord, leave_one_out
 from midmask.evaluation.rendering import markdown
 
 
@@ -35,13 +28,12 @@ def collect(folders: Sequence[Path], into: Path) -> str:
     levels = TypeAdapter(list[LevelRecord]).validate_python([one["level"] for one in revealed])
     write_records(levels, into / LEVELS_FILE.name)
     head = ["collection", "queries", "seed", "systems", "Kendall's tau", "regret", "gains within intervals"]
-    return markdown(head, [_row(held) for held in leave_one_out(gains)])
-
-
-def _row(held: HeldOutCollection) -> list[str]:
-    tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
-    covered = f"{held.covered} of {held.systems}"
-    return [held.collection, held.source, str(held.seed), str(held.systems + 1), tau, f"{held.regret:.4f}", covered]
+    rows = []
+    for held in leave_one_out(gains):
+        tau = "" if held.kendall_tau is None else f"{held.kendall_tau:.2f}"
+        about = [held.collection, held.source, f"{held.seed}", f"{held.systems + 1}", tau, f"{held.regret:.4f}"]
+        rows.append([*about, f"{held.covered} of {held.systems}"])
+    return markdown(head, rows)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ implements has none.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -86,9 +86,8 @@ class PresetRun:
     def covers(self, number: Published) -> bool:
         """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
         fields = vars(key_of(number))
-        systems = [
-            key for key in self.keys if all(not fields[name] or vars(key)[name] == fields[name] for name in fields)
-        ]
+        told = {name: value for name, value in fields.items() if value}
+        systems = [key for key in self.keys if told.items() <= vars(key).items()]
         measures = self.measures(number.corpus)
         compared = bool(number.against and measures)  # differences and shares of wins follow from cells
         return bool(systems) and (compared or number.measure in measures)
@@ -109,19 +108,19 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """A printed number, and how midmask can measure it."""
+    """A printed number, whether midmask has its system, which papers may only cite, and the command that measures the
+    number; empty if none does.
+    """
 
     number: Published
-    implemented: bool  # whether midmask has the system; the papers only cite the others
-    command: str  # the command that measures the number; empty if none does
+    implemented: bool
+    command: str
 
 
-def coverage(name: str) -> Iterator[Coverage]:
-    """Every printed number of a paper, in its order."""
-    for number in paper(name).numbers():
-        runs = RUNS[name] if number.system else ()
-        commands = [run.command for run in runs if run.covers(number)]
-        yield Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
+def coverage_of(number: Published, name: str) -> Coverage:
+    """Of a number that the paper of this name prints."""
+    commands = [run.command for run in RUNS[name] if number.system and run.covers(number)]
+    return Coverage(number, bool(number.system), ELSEWHERE.get(number.measure, next(iter(commands), "")))
 
 
 def report(papers: Mapping[str, list[Coverage]]) -> str:
@@ -138,41 +137,28 @@ def report(papers: Mapping[str, list[Coverage]]) -> str:
         for name, entries in papers.items()
     }
     missing = [f"{name}: {entry.what}: {entry.why}" for name in papers for entry in paper(name).missing]
-    parts = [
-        NOT_RUN,
-        f"{share}: {covered / len(every):.1%}. None of them was run.",
-        counts,
-        "\n".join(["```sh", *commands, "```"]),
-    ]
-    parts += _section(
-        "Cited by the papers only", [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
-    )
-    parts += _section("Not in the texts at hand", missing)
+    share = f"{share}: {covered / len(every):.1%}. None of them was run."
+    parts = [NOT_RUN, share, counts, "\n".join(["```sh", *commands, "```"])]
+    listed = [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
     lacking = [entry.number for entry in every if not entry.command]
-    parts += _section(
-        "Without a command",
-        [f"{entry.paper}, table {entry.table}: {entry.label}, {entry.measure} on {entry.corpus}" for entry in lacking],
-    )
+    named = [f"{one.paper}, table {one.table}: {one.label}, {one.measure} on {one.corpus}" for one in lacking]
+    sections = {"Cited by the papers only": listed, "Not in the texts at hand": missing, "Without a command": named}
+    for heading, lines in sections.items():
+        parts += [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
-
-
-def _section(heading: str, lines: Sequence[str]) -> list[str]:
-    """A heading over a list; nothing without lines."""
-    return [f"## {heading}", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _rows(papers: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
     for name, entries in papers.items():
         for table in dict.fromkeys(entry.number.table for entry in entries):
             here = [entry for entry in entries if entry.number.table == table]
-            counts = (len(here), sum(entry.implemented for entry in here), sum(bool(entry.command) for entry in here))
-            cited = sum(not entry.implemented for entry in here)
-            yield [name, table, *map(str, counts), str(cited)]
+            known, commands = sum(entry.implemented for entry in here), sum(bool(entry.command) for entry in here)
+            yield [name, table, *map(str, (len(here), known, commands, len(here) - known))]
 
 
 def measure_coverage() -> dict[str, list[Coverage]]:
-    """Paper -> all its printed numbers."""
-    return {name: list(coverage(name)) for name in PAPERS}
+    """Paper -> all its printed numbers, in its order."""
+    return {name: [coverage_of(number, name) for number in paper(name).numbers()] for name in PAPERS}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ whose tolerance exceeds a quarter of them: nothing could fail such an expectatio
 import argparse
 import math
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +28,8 @@ from midmask.store.place import Place
 from midmask_papers.ruling import LEAST_OF_BM25
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
-
 SCALES = ("Toy", "Small", "Full")
 HEADER = ("system", "collection", "representation", "setting", "on", "expected")
-
 WITHIN, OVER = " ± ", " over "
 LEFT_OUT = "Left out: "
 """How the line below a table begins that says which figures the table lacks, and why."""
@@ -164,7 +161,7 @@ def expected(found: Sequence[Figure]) -> tuple[list[Figure], str]:
     return kept, f"{LEFT_OUT}{'; '.join(said)}." if said else ""
 
 
-def main() -> int:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--split", default="dev")
@@ -172,11 +169,5 @@ def main() -> int:
     options = parser.parse_args()
     results, _ = read_results(Place(str(options.results)))
     measures = options.measure or [name for name in USUAL if name in results[0].measures]
-    found = figures(results, results[0].corpus, options.split, measures)
-    kept, left_out = expected(found)
+    kept, left_out = expected(figures(results, results[0].corpus, options.split, measures))
     print(table(kept), left_out, sep="\n\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

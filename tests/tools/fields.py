@@ -1,26 +1,27 @@
-"""All fields of a recipe, as the page of the documentation and as the list that a misspelt `--set` is held against:
-`python -m tests.tools.fields` writes both (`make guide`).
+"""All fields of a recipe, as the page of the documentation and as the list that a misspelt `--set` is held against, and
+the table of corpus formats in other pages: `python -m tests.tools.fields FILE…` writes all (`make guide`).
 """
 
 import json
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from midmask.core.config import Config, flatten, is_runtime
+from midmask.corpora.config import FORMATS
+from midmask.corpora.reader import reader_of
 from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import FILE, any_stage
 from midmask.recipes.protocols import PROTOCOLS
-from tests.tools.formats import escape_cell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
-
 HEAD = """# Fields of a recipe
 
 <!-- Generated from the schema by `make guide`. Do not edit: change the field's declaration instead. -->
@@ -63,24 +64,17 @@ def all_configs() -> list[Recipe]:
 
 def page() -> str:
     """The page in Markdown: a table for each section of a recipe, fields sorted by path."""
-    declared: dict[FieldRow, Uses] = {}
+    paths: dict[FieldRow, set[str]] = {}
+    methods: dict[FieldRow, dict[str, None]] = {}
     for config in all_configs():
         for path, row, method in walk(config):
-            uses = declared.setdefault(row, Uses({}, {}))
-            uses.paths[path] = None
-            if method:
-                uses.methods[method] = None
-    sections: dict[str, list[FieldRow]] = {}
-    for row, uses in sorted(declared.items(), key=lambda item: min(item[1].paths)):
-        sections.setdefault(section_of(min(uses.paths)), []).append(row)
-    return "\n".join([HEAD, *(_render(name, sections[name], declared) for name in sorted(sections))])
-
-
-class Uses(NamedTuple):
-    """Where a declaration is used: the paths of the field and the methods, as ordered sets."""
-
-    paths: dict[str, None]
-    methods: dict[str, None]
+            paths.setdefault(row, set()).add(path)
+            methods.setdefault(row, {}).update({method: None} if method else {})
+    sections: dict[str, list[list[str]]] = {}
+    for row, own in sorted(paths.items(), key=lambda item: min(item[1])):
+        cells = [", ".join(f"`{path}`" for path in sorted(own)), *astuple(row)[1:], ", ".join(methods[row])]
+        sections.setdefault(section_of(min(own)), []).append(cells)
+    return "\n".join([HEAD, *(_render(name, sections[name]) for name in sorted(sections))])
 
 
 def walk(config: Config, prefix: str = "") -> Iterator[tuple[str, FieldRow, str]]:
@@ -94,19 +88,14 @@ def walk(config: Config, prefix: str = "") -> Iterator[tuple[str, FieldRow, str]
         elif any(isinstance(part, Config) for part in parts):
             for part in parts:
                 yield from walk(part, f"{path}.*.")
-        elif method and name == "name":
-            yield path, FieldRow(name, "text", "the method", _description(config, name)), method
         else:
-            yield path, FieldRow(name, describe_type(info), _default(info), _description(config, name)), method
-
-
-def _default(info: FieldInfo) -> str:
-    return "required" if info.is_required() else show(info.get_default(call_default_factory=True, validated_data={}))
-
-
-def _description(config: Config, name: str) -> str:
-    text = escape_cell(type(config).model_fields[name].description or "")
-    return f"{text} †" if is_runtime(config, name) else text
+            text = escape_cell(info.description or "") + " †" * is_runtime(config, name)
+            kind, default = describe_type(info), "required"
+            if method and name == "name":
+                kind, default = "text", "the method"
+            elif not info.is_required():
+                default = show(info.get_default(call_default_factory=True, validated_data={}))
+            yield path, FieldRow(name, kind, default, text), method
 
 
 def section_of(path: str) -> str:
@@ -119,12 +108,8 @@ def section_of(path: str) -> str:
 def describe_type(info: FieldInfo) -> str:
     """A field's type and bounds in words: `whole number, ≥ 1, or none`."""
     kinds = [*dict.fromkeys(_words(info.annotation))]
-    bounds = [
-        text.format(getattr(bound, name))
-        for bound in info.metadata
-        for name, text in BOUNDS.items()
-        if hasattr(bound, name)
-    ]
+    pairs = [(bound, name) for bound in info.metadata for name in BOUNDS if hasattr(bound, name)]
+    bounds = [BOUNDS[name].format(getattr(bound, name)) for bound, name in pairs]
     absent = ["or none"] if "none" in kinds else []
     return ", ".join([*(kind for kind in kinds if kind != "none"), *bounds, *absent])
 
@@ -148,24 +133,36 @@ def show(value: Any) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
-def _render(section: str, rows: list[FieldRow], declared: dict[FieldRow, Uses]) -> str:
-    is_of_methods = any(declared[row].methods for row in rows)
-    heads = ["field", "type", "default", "meaning", *(["methods"] if is_of_methods else [])]
-    cells = [[", ".join(f"`{path}`" for path in sorted(declared[row].paths)), *astuple(row)[1:]] for row in rows]
-    if is_of_methods:
-        cells = [[*line, ", ".join(declared[row].methods)] for line, row in zip(cells, rows, strict=True)]
-    lines = ["| " + " | ".join(line) + " |" for line in [heads, *cells]]
+def _render(section: str, rows: list[list[str]]) -> str:
+    """A section's table, below its description at the top of the recipe, if any; without methods where none has any."""
+    heads = ["field", "type", "default", "meaning", "methods"][: 5 if any(row[-1] for row in rows) else 4]
+    lines = ["| " + " | ".join(line[: len(heads)]) + " |" for line in [heads, *rows]]
     lines.insert(1, "| :--- " * len(heads) + "|")
-    return "\n".join([f"## {section}\n", *_meaning_of(section), *lines, ""])
-
-
-def _meaning_of(section: str) -> list[str]:
-    """The description of a section that the recipe has at its top; none for others."""
     field = Recipe.model_fields.get(section)
-    text = field.description if field is not None else None
-    return [f"{text[0].upper()}{text[1:]}.\n"] if text else []
+    text = (field and field.description) or ""
+    meaning = [f"{text[0].upper()}{text[1:]}.\n"] if text else []
+    return "\n".join([f"## {section}\n", *meaning, *lines, ""])
+
+
+BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
+
+
+def with_formats(text: str) -> str:
+    """A Markdown text with the table of formats and layouts between its two marks; a text without marks as it is."""
+    rows = [f"| `{name}` | {escape_cell(reader_of(name).layout)} |" for name in FORMATS]
+    table = "\n".join(["| format | layout |", "| :----- | :----- |", *rows])
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else text
+
+
+def escape_cell(text: str) -> str:
+    """Text whose characters Markdown shows as they are, in a cell of a table."""
+    return "".join(f"\\{character}" if character in "\\`*<|[" else character for character in text)
 
 
 if __name__ == "__main__":
     FILE.write_text("\n".join(fields()) + "\n", "utf-8")
     PAGE.write_text(page(), "utf-8")
+    for file in map(Path, sys.argv[1:]):
+        file.write_text(with_formats(file.read_text("utf-8")), "utf-8")

@@ -10,7 +10,6 @@ loss in nats. `ship` writes weights of 16 bits, and the tokenizer, beside the ca
 
 import argparse
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -40,21 +39,13 @@ def texts_of(corpus: str) -> list[str]:
 @torch.no_grad()
 def accuracy(folder: Path, texts: list[str]) -> tuple[int, float, float]:
     """(masked tokens, share that is predicted, mean loss in nats)."""
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(folder),
-        AutoModelForMaskedLM.from_pretrained(folder).float().eval(),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForMaskedLM.from_pretrained(folder).float().eval()
+    form = {"truncation": True, "max_length": LENGTH, "padding": True, "return_tensors": "pt"}
     draws = np.random.default_rng(0)
     count, right, loss = 0, 0, 0.0
     for first in range(0, len(texts), ROWS):
-        batch = tokenizer(
-            texts[first : first + ROWS],
-            truncation=True,
-            max_length=LENGTH,
-            padding=True,
-            return_special_tokens_mask=True,
-            return_tensors="pt",
-        )
+        batch = tokenizer(texts[first : first + ROWS], return_special_tokens_mask=True, **form)
         real = batch.pop("special_tokens_mask") == 0
         masked = real & torch.from_numpy(draws.random(real.shape) < RATIO)
         targets = batch["input_ids"][masked]
@@ -75,7 +66,7 @@ def ship(folder: Path, out: Path) -> None:
             shutil.copy(folder / file, out / file)
 
 
-def main() -> int:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("accuracy", "ship"))
     parser.add_argument("folder", type=Path)
@@ -83,14 +74,7 @@ def main() -> int:
     flags = parser.parse_args()
     if flags.what == "ship":
         ship(flags.folder, Path(flags.places[0]))
-        return 0
-    rows = []
-    for corpus in flags.places:
-        count, share, loss = accuracy(flags.folder, texts_of(corpus))
-        rows.append([corpus, f"{count:,}", f"{share:.4f}", f"{loss:.3f}"])
-    print(markdown(["corpus", "masked tokens", "accuracy", "loss"], rows))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    else:
+        found = {corpus: accuracy(flags.folder, texts_of(corpus)) for corpus in flags.places}
+        rows = [[corpus, f"{count:,}", f"{share:.4f}", f"{loss:.3f}"] for corpus, (count, share, loss) in found.items()]
+        print(markdown(["corpus", "masked tokens", "accuracy", "loss"], rows))

@@ -16,7 +16,6 @@ from tests.support.tracked import is_foreign
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("platform", "jobs", "dashboards")
-
 CALLED_BY_LIBRARIES = {
     *("get_read_tasks", "estimate_inmemory_data_size"),  # Ray Data, of a Datasource
     "compose_node",  # PyYAML, of a Loader
@@ -57,7 +56,8 @@ def _defined(node: ast.stmt, path: Path, owner: str | None = None) -> Iterator[D
             yield Definition(place, name, names_in(node), owner)
         case ast.ClassDef(name=name):
             own = [*node.bases, *node.keywords, *node.decorator_list]
-            inner = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.ClassDef) and not validates(one)]
+            inner = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+            inner = [one for one in inner if not VALIDATORS & names_in(*one.decorator_list)]
             yield Definition(place, name, names_in(*own, *(one for one in node.body if one not in inner)), owner)
             for each in inner:
                 yield from _defined(each, path, name)
@@ -83,10 +83,6 @@ def _assigned(target: ast.expr) -> list[str]:
     return [target.id] if isinstance(target, ast.Name) else []
 
 
-def validates(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    return bool(VALIDATORS & names_in(*node.decorator_list))
-
-
 def names_in(*nodes: ast.AST) -> frozenset[str]:
     """Names, attributes, imported names, keywords and the words of short strings."""
     found: set[str] = set()
@@ -104,12 +100,8 @@ def names_in(*nodes: ast.AST) -> frozenset[str]:
 def is_started(path: Path, root: Path) -> bool:
     """Whether a user starts or imports this file itself."""
     relative = path.relative_to(root)
-    return (
-        relative.parts[0] in ("jobs", "dashboards")
-        or relative == Path("platform/midmask/__init__.py")
-        or path.name == "__main__.py"
-        or '__name__ == "__main__"' in path.read_text("utf-8")
-    )
+    is_entry = relative.parts[0] in ("jobs", "dashboards") or relative == Path("platform/midmask/__init__.py")
+    return is_entry or path.name == "__main__.py" or '__name__ == "__main__"' in path.read_text("utf-8")
 
 
 def python_files(root: Path) -> list[Path]:

@@ -1,12 +1,19 @@
 """A server that fails in the ways servers fail, in the middle of a job and at its end: every value is there once."""
 
 import logging
+import os
+import socket
+import threading
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import mlflow.server.handlers
 import pytest
 from mlflow import MlflowClient
+from mlflow.server import app
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from midmask.errors import UserError
 from midmask.tracking.opening import OWNER
@@ -14,27 +21,90 @@ from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import TrackedRun, Tracker
 from midmask.tracking.sending import unsent_files
 from midmask.tracking.store import Patience
-from tests.support.tracking.faults import FaultyServer, faulty_server
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 from tests.support.waiting import wait_until
 
 SOON = Patience(answer=60, close=0.3, flush=0.01, retry=0.02, longest_retry=0.05)
 FAULTS = ["401", "403", "500", "502", "silent", "lost", "stopped"]
 STEPS = [(step, step / 3) for step in range(30)]
+TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+BODY = b'{"error_code": "INTERNAL_ERROR", "message": "a fault"}'
+
+
+class FaultyServer:
+    """MLflow's own server in this process. `fault`: none, a status that is answered in place of MLflow, `silent` (no
+    answer until the fault ends), `lost` (MLflow does what it is asked, and the connection ends without an answer) or
+    `stopped` (nobody listens).
+    """
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self.ended = threading.Event()
+        self.start(0)
+        self.uri = f"http://127.0.0.1:{self.server.server_port}"
+
+    def start(self, port: int) -> None:
+        self.server = make_server("127.0.0.1", port, self._answer, threaded=True, request_handler=_Quiet)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def fail(self, fault: str) -> None:
+        self.ended.clear()
+        self.fault = fault
+        if fault == "silent":
+            os.environ[TIMEOUT] = "2"
+        if fault == "stopped":
+            self.stop()
+
+    def mend(self) -> None:
+        if self.fault == "stopped":
+            self.start(self.server.server_port)
+        self.fault = ""
+        os.environ[TIMEOUT] = "60"
+        self.ended.set()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        fault = self.fault
+        if fault == "silent":
+            self.ended.wait()
+        elif fault == "lost":
+            list(app.wsgi_app(environ, lambda *_: None))
+        if fault in ("silent", "lost", "stopped"):
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionError
+        if fault:
+            start_response(f"{fault} fault", [("Content-Type", "application/json")])
+            return [BODY]
+        return app.wsgi_app(environ, start_response)
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None: ...
+
+    def connection_dropped(self, error: BaseException, environ: Any = None) -> None: ...
 
 
 @pytest.fixture
 def server(uri: str, tmp_path: Path) -> Iterator[FaultyServer]:
-    with faulty_server(uri, f"file://{tmp_path}/art") as server:
+    """Over the test's SQLite store."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlflow.server.handlers, "_tracking_store", None)
+        patch.setattr(mlflow.tracking._tracking_service.utils, "_tracking_uri", None)  # a server sets it for good
+        patch.setenv(TIMEOUT, "60")
+        patch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
+        mlflow.server.handlers._get_tracking_store(uri, f"file://{tmp_path}/art")
+        server = FaultyServer()
         yield server
+        server.mend()
+        server.stop()
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    own = [
-        record
-        for record in caplog.records
-        if record.name.startswith(("midmask.tracking.sending", "midmask.tracking.runs"))
-    ]
+    names = ("midmask.tracking.sending", "midmask.tracking.runs")
+    own = [record for record in caplog.records if record.name.startswith(names)]
     return [record.getMessage() for record in own if record.levelno >= logging.WARNING]
 
 
@@ -59,9 +129,7 @@ def check_all(uri: str, run_id: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
-    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_in_the_middle_costs_one_warning_and_no_value(fault, server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, QUICK) as tracker, tracker.run("job", tags={}, params={}) as job:
         run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
@@ -86,9 +154,7 @@ def test_a_fault_in_the_middle_costs_one_warning_and_no_value(
 
 
 @pytest.mark.parametrize("fault", ["401", "lost", "silent", "stopped"])
-def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(
-    fault: str, server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_job_could_not_send_is_sent_by_the_next_one_of_its_home(fault, server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, SOON) as tracker, tracker.run("job", tags={}, params={}) as job:
         run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
@@ -128,9 +194,7 @@ def test_what_another_process_has_resumed_meanwhile_is_not_sent(server: FaultySe
     assert history(uri, run.id, "loss") == [] and unsent_files(tmp_path, server.uri) == []
 
 
-def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask(
-    server: FaultyServer, uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask(server, uri, tmp_path, caplog) -> None:
     with Tracker(server.uri, tmp_path, QUICK) as tracker:
         with tracker.run("a", tags=TAGS, params={}) as first:
             first.log({"loss": 1.0}, 0)
@@ -148,9 +212,7 @@ def test_a_step_that_was_finished_before_is_only_linked_even_if_nobody_could_ask
     assert (tags["midmask.status"], tags["midmask.cached_run"]) == ("cached", first.id)
 
 
-def test_a_full_queue_drops_reports_that_the_trace_then_gives_back(
-    server: FaultyServer, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_drops_reports_that_the_trace_then_gives_back(server, uri, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("midmask.tracking.sending.MOST_WAITING", 5)
 
     def trace(known: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:

@@ -1,4 +1,4 @@
-"""Disks that may not be written, and servers that refuse access or answer rubbish: one line each, at once."""
+"""Names of measures and stores; disks that may not be written, servers that refuse or answer rubbish: one line each."""
 
 import contextlib
 import logging
@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import ir_measures
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.utils.validation import _validate_metric_name, _validate_tag_name
 
 from midmask.errors import UserError
+from midmask.tracking.names import artifact_key, is_measure, measure_of, metric_key, resolve_tracking_uri, ui_address
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from midmask.tracking.store import Patience
@@ -29,9 +34,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_a_home_that_may_not_be_written_is_one_line_at_once(
-    uri: str, small_disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_home_that_may_not_be_written_is_one_line_at_once(uri, small_disk, caplog) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for store in (f"sqlite:///{small_disk}/mlflow.db", uri):
         with pytest.raises(UserError, match=r"cannot be written .*MIDMASK_HOME") as told:
@@ -80,9 +83,7 @@ def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Ite
     ],
     ids=["a proxy", "mlflow", "another server"],
 )
-def test_a_refused_token_is_one_line_at_once(
-    status: int, body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refused_token_is_one_line_at_once(status, body, tmp_path, caplog) -> None:
     """After one request, and two more for the status where MLflow's client has lost it."""
     with refusing(status, body) as (host, requests):
         with pytest.raises(UserError, match=r"refuses access: .*MLFLOW_TRACKING_TOKEN") as told:
@@ -111,3 +112,45 @@ def test_a_server_that_answers_with_something_else_ends_nothing_in_a_traceback(b
         with contextlib.suppress(UserError), Tracker(f"http://{host}", tmp_path, soon) as tracker:
             with tracker.run("a", tags={}, params={"seed": 1}) as run:
                 run.log({"loss": 1.0}, 0)
+
+
+PUBLISHED = ["nDCG@10", "R(rel=2)@100", "RR", "AP@1000", "nDCG(dcg='exp-log2')@10", "RBP(p=0.8,rel=1)@10", "SetP"]
+
+
+def test_keys_of_the_contract() -> None:
+    assert metric_key("pydocs", "dev", "nDCG@10") == "pydocs/dev/nDCG_at_10"
+    assert metric_key("squad", "test", "R(rel=2)@100") == "squad/test/R_rel.2_at_100"
+    for measure in map(ir_measures.parse_measure, PUBLISHED):
+        assert ir_measures.parse_measure(measure_of(metric_key("pydocs", "dev", str(measure)))[2]) == measure
+    assert metric_key("ms_marco.v2-passage", "dev-small", "RBP(p=0.8)") == "ms_marco.v2-passage/dev-small/RBP_p.0.8"
+
+
+grammar = st.text("nDCGR@()=,._-:'/ at0189é", min_size=1, max_size=12)
+names = st.one_of(grammar, st.text(min_size=1, max_size=6), st.sampled_from(PUBLISHED))
+triples = st.tuples(names, names, names)
+
+
+@given(triples, triples)
+def test_any_name_comes_back_as_no_other_does_and_mlflow_takes_its_key(triple, other) -> None:
+    key = metric_key(*triple)
+    _validate_metric_name(key)
+    _validate_tag_name(artifact_key(*triple[:2]))
+    assert is_measure(key)
+    assert measure_of(key) == triple and (key == metric_key(*other)) == (triple == other)
+
+
+def test_flag_wins_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert resolve_tracking_uri(None, tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert resolve_tracking_uri(None, tmp_path) == "http://127.0.0.1:5000"
+    assert resolve_tracking_uri("sqlite:///runs/a.db", tmp_path) == f"sqlite:///{tmp_path}/runs/a.db"
+    assert resolve_tracking_uri("sqlite:////abs/a.db", tmp_path) == "sqlite:////abs/a.db"
+    assert resolve_tracking_uri("postgresql+psycopg2://u:p@h/d", tmp_path) == "postgresql+psycopg2://u:p@h/d"
+
+
+@pytest.mark.parametrize("uri", "file:///x/mlruns mlruns /x/mlruns sqlite:// sqlite:///:memory: ftp://h".split())
+def test_stores_that_keep_nothing_are_refused_with_advice(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"sqlite:///mlflow\.db"):
+        resolve_tracking_uri(uri, tmp_path)
+    assert ui_address("https://me:pw@host:8000/mlflow/") == "https://host:8000/mlflow"

@@ -23,7 +23,7 @@ from midmask.training.batches import batches_ahead
 from midmask.training.examples import TokenTable, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples, cut_rows
 from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PassageExamples
-from tests.support.training.examples import all_passages, write_weights
+from tests.support.training.fixtures import all_passages, write_weights
 
 Pairs = dict[tuple[str, str], float]
 LENGTH = 10

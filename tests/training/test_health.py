@@ -23,11 +23,10 @@ from midmask.training.examples import local_reader
 from midmask.training.health import DISTANCE, Guard, HealthWatch, examine, open_probe, spread
 from midmask.training.loop import accumulate, prepare_model
 from midmask.training.run import run_training
+from tests.support.benchmark.tiny import Unread
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.cut import batch, config, cut, gradients
-from tests.support.training.runs import Stopped, run_here, spec_of
-from tests.support.training.worker import setup_of
-from tests.support.unread import Unread
+from tests.support.training.runs import Stopped, run_here, setup_of, spec_of
 
 WEIGHT = 3.0
 PAIRS = batch("cocondenser")

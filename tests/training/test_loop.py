@@ -28,8 +28,7 @@ from midmask.training.loop import accumulate, is_cut, optimise, prepare_model, t
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
 from midmask.training.rehearsal import kept_tensors
 from tests.support.encoders.models import random_model
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
-from tests.support.objectives.words import sample_vocabulary
+from tests.support.objectives.texts import random_texts, sample_vocabulary, small_vocabulary, token_rows
 from tests.support.training.cut import (
     ROWS,
     SETTINGS,

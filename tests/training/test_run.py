@@ -35,8 +35,7 @@ from midmask.training.run import NonFiniteLoss, run_training
 from midmask.training.setup import unigram_log_probabilities
 from tests.support.benchmark.tiny import write_collection
 from tests.support.training.fixtures import artifacts
-from tests.support.training.runs import Stopped, assert_same_run, run_here, spec_of, spoil, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training.runs import Stopped, assert_same_run, run_here, setup_of, spec_of, spoil, trace_of
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
 from tests.support.benchmark.tiny import write_collection
 from tests.support.objectives.texts import random_texts, token_rows
-from tests.support.retrieve.bm25 import ranked_by_bm25
+from tests.support.retrieve.collection import ranked_by_bm25
 
 NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}

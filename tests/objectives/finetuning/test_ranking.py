@@ -28,7 +28,7 @@ from midmask.objectives.finetuning.ranking import PIECE, Ranking, Regularisers, 
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import accumulate, prepare_model
 from midmask.training.optimiser import TrainConfig
-from tests.support.encoders.tokenizers import LONGEST, write_tokenizer
+from tests.support.encoders.models import LONGEST, write_tokenizer
 from tests.support.objectives.ranked import QUERIES, REPRESENTATIONS, TEACHER, batch, build
 from tests.support.objectives.texts import small_vocabulary
 from tests.support.training.cut import rows_of

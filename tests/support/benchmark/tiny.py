@@ -1,20 +1,22 @@
 """A collection and recipes so small that a whole experiment takes a second."""
 
 import gzip
-import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from midmask.benchmark.layout import Layout
 from midmask.core.config import flatten, override
+from midmask.corpora import corpus_identity
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
+from midmask.experiment.training_steps import Survey, T
 from midmask.store.place import Place
+from tests.support.corpora.collections import json_lines
 
 WORDS = "amber birch cedar delta ember frost grove heath inlet jetty knoll larch marsh north ochre plume".split()
-
 SPLITS = {"train": range(24), "dev": range(24, 36), "test": range(36, 48)}
-
 ONE_STAGE = {
     "tokens.vocabulary_size": 300, "pretrain.steps": 4, "pretrain.batch_size": 8, "pretrain.threads": 1,
     "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
@@ -33,13 +35,12 @@ TWO_TRIALS = {
 def write_collection(folder: Path) -> str:
     """48 passages of eight words, a query being three of its passage's words, in BEIR's layout; its name."""
     (folder / "qrels").mkdir(parents=True)
-    texts = {
-        n: [WORDS[(n * step + place) % 16] for place, step in enumerate((1, 2, 3, 5, 7, 11, 13, 4))] for n in range(48)
-    }
-    lines = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    steps = (1, 2, 3, 5, 7, 11, 13, 4)
+    texts = {n: [WORDS[(n * step + place) % 16] for place, step in enumerate(steps)] for n in range(48)}
+    docs = [{"_id": f"d{n}", "title": f"number {n}", "text": " ".join(text)} for n, text in texts.items()]
+    (folder / "corpus.jsonl").write_bytes(json_lines(docs))
     queries = [{"_id": f"q{n}", "text": " ".join(text[:3])} for n, text in texts.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in queries))
+    (folder / "queries.jsonl").write_bytes(json_lines(queries))
     for split, numbers in SPLITS.items():
         rows = "".join(f"q{n}\td{n}\t1\n" for n in numbers)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
@@ -80,3 +81,10 @@ def run_here(layout: Layout, storage: Place) -> None:
     for cell in layout.cells:
         for step in cell.evaluations.values():
             runner.compute(step)
+
+
+class Unread(Survey):
+    """Takes each collection for one that holds its own name; all other places are read."""
+
+    def find(self, read: Callable[[T], Mapping[str, Any]], of: T) -> Mapping[str, Any]:
+        return {"files": getattr(of, "name", "")} if read is corpus_identity else super().find(read, of)

@@ -19,7 +19,6 @@ from tests.support.benchmark.tiny import write_collection
 COUNT = 90
 SYSTEMS = ("none", "mlm")
 SOURCES = {"sentences": 1.0, "titles": 1.0}
-
 SETTINGS: Mapping[str, object] = {
     "backbone.name": "tiny", "tokens.vocabulary_size": 400, "tokens.max_length": 48, "tokens.query_length": 16,
     "pretrain.steps": 3, "pretrain.batch_size": 8, "stages.*.train.steps": 3, "stages.*.train.batch_size": 8,
@@ -67,14 +66,11 @@ CHANGES = {path: value for path, value in SETTINGS.items() if "steps" not in pat
 def conditions_in(folder: Path) -> Conditions:
     """Of a collection, and of another one that is its sample."""
     whole, part = write_collection(folder / "whole"), write_collection(folder / "part")
+    fixed = {"seed": 0, "limits": Limits(48, 24), "representations": ("dense",), "taught": False, "survey": Survey()}
     return Conditions(
         make=lambda size, splits: contest(whole, ["none", "mlm"], size, splits, CHANGES, 0),
-        seed=0,
-        limits=Limits(48, 24),
-        representations=("dense",),
-        taught=False,
-        survey=Survey(),
         sample=lambda split: Sample(CorpusConfig(name=part, splits="official"), 48),
+        **fixed,
     )
 
 

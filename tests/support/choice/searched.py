@@ -6,12 +6,11 @@ from pathlib import Path
 
 from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
 from midmask.corpora.writer import write_beir
-from midmask.encoders.representation import Representation
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
 from tests.support.corpora.layouts import read
-from tests.support.retrieve.collection import write_bi_encoder
+from tests.support.retrieve.collection import REPRESENTATIONS, write_bi_encoder
 
 HOSTILE = "<img src=x onerror=\"window.hacked = 'yes'\"> <script>window.hacked = 'yes'</script> **bold** $x$ :smile:"
 """A text that would run or be drawn, if a page took it for more than text."""
@@ -31,11 +30,6 @@ QUERIES = {
     "made2": ("change the port", "faq.md#81-200"),
     "made3": ("server runs as a service", "guide/install.md#96-210"),
 }
-KINDS = {
-    "dense": Representation(),
-    "lexical": Representation(dense=None, lexical="splade", query_terms=6),
-    "hybrid": Representation(lexical="splade", passage_terms=20),
-}
 
 
 def write_verdict(folder: Path, extra: int = 0) -> Path:
@@ -47,7 +41,7 @@ def write_verdict(folder: Path, extra: int = 0) -> Path:
     """
     collection = write_collection(folder / "collection", extra)
     tokens = write_tokens(folder, collection)
-    for kind, representation in KINDS.items():
+    for kind, representation in REPRESENTATIONS.items():
         write_bi_encoder(Place(str(folder / "models" / kind)), tokens, representation)
     (folder / "verdict.json").write_text(verdict().as_json())
     return folder
@@ -55,9 +49,8 @@ def write_verdict(folder: Path, extra: int = 0) -> Path:
 
 def write_collection(folder: Path, extra: int = 0) -> Path:
     place = Place(str(folder))
-    filler = {
-        f"filler/{row}.md#0-60": ("Filler", f"Row {row} of a table of users, disks and dates.") for row in range(extra)
-    }
+    rows = (f"Row {row} of a table of users, disks and dates." for row in range(extra))
+    filler = {f"filler/{row}.md#0-60": ("Filler", text) for row, text in enumerate(rows)}
     passages = ((name, title, text) for name, (title, text) in {**DOCUMENTS, **filler}.items())
     queries = ({"_id": name, "text": text} for name, (text, _) in QUERIES.items())
     write_beir(place, passages, queries, {"test": [(name, doc_id, 1) for name, (_, doc_id) in QUERIES.items()]})
@@ -81,14 +74,12 @@ def verdict(**changes: object) -> Verdict:
         system("gone", "dense", 5, 0.5, -0.15, "models/gone"),
     )
     given: dict[str, object] = {
-        **{"corpus": "docs:manuals", "passages": len(DOCUMENTS), "systems": systems},
-        "queries": QueryCounts({"headings": 3}, 3, 3, 0, 0, 3),
-        "recommendation": Recommendation("retromae", "dense", True, "It gains 0.06."),
-        "calibration": Calibration(("squad",), 0.8, 0.9, 0.9),
-        **{"baseline": "bm25", "measure": "nDCG@10", "model": "models/dense/model", "collection": "collection"},
-        **{"budget_seconds": 600.0, "spent_seconds": 300.0},
+        "corpus": "docs:manuals", "passages": len(DOCUMENTS), "systems": systems, "baseline": "bm25",
+        "queries": QueryCounts({"headings": 3}, 3, 3, 0, 0, 3), "calibration": Calibration(("squad",), 0.8, 0.9, 0.9),
+        "recommendation": Recommendation("retromae", "dense", True, "It gains 0.06."), "measure": "nDCG@10",
+        "model": "models/dense/model", "collection": "collection", "budget_seconds": 600.0, "spent_seconds": 300.0,
         "command": "midmask choose --corpus docs:manuals",
-    }
+    }  # fmt: skip
     return Verdict(**{**given, **changes})  # type: ignore[arg-type]
 
 

@@ -104,20 +104,13 @@ def write_nq(folder: Path, *, form: str = "csv") -> None:
 
 def write_dpr_training(folder: Path) -> None:
     """Beside NQ's files, as DPR's archive has it: indented, with more positives and negatives than are judged."""
-    items = [
-        {
-            "dataset": "nq_train_psgs_w100",
-            "question": f"which is word{n}",
-            "answers": [f"word{n}"],
-            "positive_ctxs": [
-                {"title": "t", "text": passage(n), "score": 1000, "passage_id": str(n + 1)},
-                {"psg_id": "9"},
-            ],
-            "negative_ctxs": [],
-            "hard_negative_ctxs": [{"title": "t", "text": "[{,]}" * 9, "passage_id": "7"}],
-        }
-        for n in range(10, 16)
-    ]
+    items = []
+    for n in range(10, 16):
+        asked = {"dataset": "nq_train_psgs_w100", "question": f"which is word{n}", "answers": [f"word{n}"]}
+        positive = {"title": "t", "text": passage(n), "score": 1000, "passage_id": str(n + 1)}
+        hard = [{"title": "t", "text": "[{,]}" * 9, "passage_id": "7"}]
+        contexts = {"positive_ctxs": [positive, {"psg_id": "9"}], "negative_ctxs": [], "hard_negative_ctxs": hard}
+        items.append({**asked, **contexts})
     write(folder / "biencoder-nq-train.json", json.dumps(items, indent=4).encode())
     write(folder / "nq-train.csv", lines([("not read", "['no']")]))
 

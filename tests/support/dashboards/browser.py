@@ -15,8 +15,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from tests.support.ports import free_port
-from tests.support.waiting import answers, wait_until
+from tests.support.waiting import answers, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "dashboards" / "leaderboard.py"

@@ -1,6 +1,8 @@
 """A benchmark as jobs track it: four systems, three seeds, per-query values, costs. One pair of systems is a tie."""
 
 import tempfile
+import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.entries import Entry, Shown, entries, marks_of
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
 from midmask.tracking.runs import Tracker
@@ -90,6 +95,15 @@ def settings(seed: int) -> dict[str, int]:
     return {"stages.0.train.seed": seed, "stages.0.train.threads": seed + 1, "tokens.max_length": 48}
 
 
+def evaluated(system, collection=COLLECTION, value=0.5, *, corpus="squad", split="dev", queries=60, **tags):
+    """A system's one evaluation, with the settings of all others."""
+    made = next(run for run in tracked_rows() if run.tags["midmask.recipe"] == system)
+    own = {collection_key(corpus): collection, queries_key(corpus, split): str(queries), "midmask.corpus": corpus}
+    own |= {f"midmask.{name}": text for name, text in tags.items()}
+    run_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{system} {collection} {split} {queries}").hex
+    return replace(made, run_id=run_id, metrics={metric_key(corpus, split, "nDCG@10"): value}, tags=made.tags | own)
+
+
 def changed(run: TrackedRow, *, older: int = 0, **params: str) -> TrackedRow:
     """The run with other params (`__` for a dot), so many days older."""
     own = {name.replace("__", "."): value for name, value in params.items()}
@@ -101,3 +115,23 @@ def tagged(run: TrackedRow, **own: str) -> TrackedRow:
     """The run with other tags."""
     tags = {f"midmask.{name}": value for name, value in own.items()}
     return replace(run, run_id=f"{run.run_id}{own}", tags=run.tags | tags)
+
+
+DEV = CollectionSplit("squad", "dev", COLLECTION, len(QUERIES))
+SHOWN = {DEV: "squad dev"}
+NDCG = "squad dev nDCG@10"
+
+
+def per_query_of(row: LeaderboardRow) -> pa.Table:
+    return per_query({name: values(row.recipe, int(row.seed), name) for name in MEASURES})
+
+
+def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
+    plain = View(SHOWN, MEASURES, {}, order, False, marks, "none", False)
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
+    found = entries(rows(tracked_rows())) if found is None else found
+    asked = (chosen.places, chosen.measures, per_query_of, chosen.marks)
+    return board_of(found, chosen, lambda shown: marks_of(shown, *asked))

@@ -4,6 +4,8 @@ A page may be drawn again at any time, so what is asserted is read in one look, 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +17,16 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 PAGES = ("", "compare", "sweep", "training", "search")
 """Addresses of all pages; "" is the leaderboard's."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the pages of the store that the browser's tests share are served, the store, and the verdict's folder."""
+
+    address: str
+    uri: str
+    verdict: Path
+
 
 DRAWN = "[data-test-script-state=notRunning]"
 PATIENCE = 180
@@ -41,11 +53,7 @@ def wait_until_equal(browser: Chrome, look: Callable[[Chrome], Any], expected: A
         raise AssertionError(f"{last!r}, not {expected!r}") from error
 
 
-def wait_for_text(browser: Chrome, words: str, patience: float = PATIENCE) -> str:
-    return wait_for_texts(browser, words, patience=patience)
-
-
-def wait_for_texts(browser: Chrome, *words: str, patience: float = PATIENCE) -> str:
+def wait_for_text(browser: Chrome, *words: str, patience: float = PATIENCE) -> str:
     """The page's text, once all of these stand in it. What a test asserts of the text is among them: the rest of a page
     may still be drawn.
     """

@@ -35,10 +35,8 @@ def dense_model(base: Path, *, width: int | None = None, normalise: bool = False
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     torch.manual_seed(0)
-    pooling = {"pooling_mode": "cls"} | {
-        name: more.pop(name) for name in ("pooling_mode", "include_prompt") if name in more
-    }
-    modules = [Transformer(str(base), max_seq_length=12), Pooling(32, **pooling)]
+    own = {name: more.pop(name) for name in ("pooling_mode", "include_prompt") if name in more}
+    modules = [Transformer(str(base), max_seq_length=12), Pooling(32, **{"pooling_mode": "cls", **own})]
     modules += [] if width is None else [Dense(32, width, bias=False, activation_function=nn.Identity())]
     modules += [Normalize()] if normalise else []
     return SentenceTransformer(modules=modules, device="cpu", **{"similarity_fn_name": "dot", **more})

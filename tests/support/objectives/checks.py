@@ -15,7 +15,7 @@ from tests.support.objectives.texts import small_vocabulary
 
 
 def build(
-    method: Any, *, dropout: float = 0.0, backbone: dict[str, Any] | None = None, drift: float = 0.02, **fields: Any
+    method: Any, *, dropout: float = 0.0, backbone: dict | None = None, drift: float = 0.02, **fields: Any
 ) -> Any:
     """An objective with some fields changed, on two layers of float64.
 

@@ -19,7 +19,6 @@ GROUP = 3
 QUERIES = random_texts([4, 3, 5, 2], seed=1)
 PASSAGES = random_texts([8, 6, 9, 5, 7, 4, 3, 10, 6, 5, 9, 7], seed=2)
 TEACHER = torch.randn((4, GROUP), generator=torch.Generator().manual_seed(3)) * 2
-
 REPRESENTATIONS: dict[str, Representation] = {
     "cls": Representation(),
     "unit mean": Representation(dense="mean", normalise=True),
@@ -31,9 +30,9 @@ REPRESENTATIONS: dict[str, Representation] = {
     "both": Representation(lexical="splade", passage_terms=20),
     "late": Representation(dense=None, tokens=5),
 }
-
 Side = Literal["query", "passage"]
 Views = tuple[Tensor | None, Tensor | None]
+Terms = dict[str, tuple[float, int, Tensor]]
 
 
 def encoder(representation: Representation, *, dropout: float = 0.0) -> Backbone:
@@ -106,7 +105,7 @@ def all_views(
     return one, [views(reference, representation, text, "passage") for text in passages]
 
 
-def sparse_parts(sides: tuple[list[Views], list[Views]]) -> dict[str, tuple[float, int, Tensor]]:
+def sparse_parts(sides: tuple[list[Views], list[Views]]) -> Terms:
     """What is only reported of lexical views: how many words of a text have a weight."""
     words = [[int((lexical != 0).sum()) for _, lexical in side if lexical is not None] for side in sides]
     pairs = zip(("query_terms", "passage_terms"), words, strict=True)
@@ -117,9 +116,7 @@ def cross_entropy(candidates: list[Tensor], positive: Tensor) -> Tensor:
     return log_sum_exp(torch.stack(candidates)) - positive
 
 
-def assert_equal(
-    objective: Ranking, batch: Batch, reference: Reference, terms: dict[str, tuple[float, int, Tensor]]
-) -> None:
+def assert_equal(objective: Ranking, batch: Batch, reference: Reference, terms: Terms) -> None:
     """Counts, means and the total are those of the terms by part (weight, count, mean), and so is every gradient."""
     drawn = objective.draw(batch)
     loss, counts = objective(drawn), objective.counts(drawn)

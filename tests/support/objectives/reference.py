@@ -5,21 +5,27 @@ hidden: corrupted ids, targets and visibility come from outside.
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 Vectors = list[Tensor]
 EPS = 1e-12
+LAYER = {
+    **{part: f"attention.self.{part}" for part in ("query", "key", "value")},
+    **{"attention_out": "attention.output.dense", "attention_norm": "attention.output.LayerNorm"},
+    **{"feed_in": "intermediate.dense", "feed_out": "output.dense", "feed_norm": "output.LayerNorm"},
+}
+"""Part of a layer -> its name in BERT's."""
 
 
 class Reference:
     """An objective's parameters by name, as fresh float64 leaves, and the model they make."""
 
     def __init__(self, module: torch.nn.Module, *, heads: int, layers: int, pad_id: int) -> None:
-        self.weights = {
-            name: parameter.detach().double().clone().requires_grad_() for name, parameter in module.named_parameters()
-        }
+        leaves = module.named_parameters()
+        self.weights = {name: leaf.detach().double().clone().requires_grad_() for name, leaf in leaves}
         self.heads, self.layers, self.pad_id = heads, layers, pad_id
 
     def read_as(self, prefix: str, name: str) -> "Reference":
@@ -89,22 +95,12 @@ class Reference:
         everything = [[True] * len(states)] * len(states)
         for number in range(self.layers):
             at = f"backbone.model.bert.encoder.layer.{number}"
-            names = {
-                "query": f"{at}.attention.self.query",
-                "key": f"{at}.attention.self.key",
-                "value": f"{at}.attention.self.value",
-                "attention_out": f"{at}.attention.output.dense",
-                "attention_norm": f"{at}.attention.output.LayerNorm",
-                "feed_in": f"{at}.intermediate.dense",
-                "feed_out": f"{at}.output.dense",
-                "feed_norm": f"{at}.output.LayerNorm",
-            }
+            names = {part: f"{at}.{name}" for part, name in LAYER.items()}
             states = self.layer(names, states, states, everything)
         return states
 
     def decoder_names(self, number: int) -> dict[str, str]:
-        parts = ("query", "key", "value", "attention_out", "attention_norm", "feed_in", "feed_out", "feed_norm")
-        return {part: f"decoder.{number}.{part}" for part in parts}
+        return {part: f"decoder.{number}.{part}" for part in LAYER}
 
     def causal_decoder(self, name: str, states: Vectors, *, layers: int, window: int | None, vectors: int) -> Vectors:
         """GPT-2's pre-norm blocks and last norm; all rows see earlier vectors, and the last `window` columns."""
@@ -164,8 +160,7 @@ def assert_same_gradients(module: torch.nn.Module, reference: Reference, toleran
         expected = reference.weights[name].grad
         expected = torch.zeros_like(parameter) if expected is None else expected
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(
-            found, expected, rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
-        )
+        told = partial("{}: {}".format, name)
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, msg=told)
         moved += bool(expected.any())
     assert moved > 10

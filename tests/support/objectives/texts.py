@@ -17,10 +17,15 @@ PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
 def small_vocabulary(size: int = 60) -> Vocabulary:
     """Five specials, then tokens that begin words; the last third continues words. Tokens 6 to 15 are stop-words."""
     ids = torch.arange(size)
-    special = (ids < FIRST) & (ids != UNK)
-    return Vocabulary(
-        size, PAD, CLS, SEP, MASK, UNK, ids >= size * 2 // 3, special, (ids > FIRST) & (ids <= FIRST + 10)
-    )
+    special, stops = (ids < FIRST) & (ids != UNK), (ids > FIRST) & (ids <= FIRST + 10)
+    return Vocabulary(size, PAD, CLS, SEP, MASK, UNK, ids >= size * 2 // 3, special, stops)
+
+
+def sample_vocabulary(size: int = 30522, *, pad_id: int = 0) -> Vocabulary:
+    """A vocabulary for made-up texts: the specials first, then whole words, the last fifth continuations."""
+    ids = torch.arange(size)
+    special_V = ((ids < 5) & (ids != 1)) | (ids == pad_id)
+    return Vocabulary(size, pad_id, 2, 3, 4, 1, ids >= size * 4 // 5, special_V, (ids > 5) & (ids < 200))
 
 
 def token_rows(texts: list[list[int]], *, length: int | None = None, keys: Tensor | None = None) -> TokenRows:
@@ -57,9 +62,8 @@ def batch_for(config: Any, passages: list[int], contexts: list[int], size: int =
     for text in (*texts[0], *texts[1]) if form.rows == "spans" else ():
         text[:4] = range(16, 20) if len(text) >= 4 else text
     made = batch(texts[0], texts[1] if form.rows in ("spans", "pseudo_queries") else None)
-    return (
-        replace(made, texts={name: weighted(rows) for name, rows in made.texts.items()}) if form.term_weights else made
-    )
+    weigh = weighted if form.term_weights else lambda rows: rows
+    return replace(made, texts={name: weigh(rows) for name, rows in made.texts.items()})
 
 
 def weighted(text: TokenRows) -> TokenRows:

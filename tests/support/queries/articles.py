@@ -15,7 +15,6 @@ import Stemmer
 from midmask.queries.collection import CollectionFacts, Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.sources import Opening
-from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
@@ -60,12 +59,10 @@ def corpus_of(folder: Path, passages: Sequence[Passage], *, shard: int = 50, nam
     return Artifact(Place(str(folder)), {"fingerprint": "c", "config": {}, "result": {}})
 
 
-def opening(
-    config: QueriesConfig, corpus: Artifact | None = None, index: Bm25Index | None = None, **fields: Any
-) -> Opening:
+def opening(config: QueriesConfig, corpus: Artifact | None = None, index: Any = None, **fields: Any) -> Opening:
     """What a source may use; without a corpus or an index for those that read neither."""
     known = cast(CollectionFacts, CollectionFacts(corpus.place) if corpus else None)
-    return Opening(config, known, lambda: cast(Bm25Index, index), **fields)
+    return Opening(config, known, lambda: index, **fields)
 
 
 class HandBm25:

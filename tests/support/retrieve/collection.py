@@ -1,29 +1,37 @@
-"""A small collection of made-up words with its tokens and a random encoder, in the folders' real layout."""
+"""A small collection of made-up words with its tokens and a random encoder, in the folders' real layout; BM25 over it:
+all three steps, and bm25s itself over the whole collection, which they must equal.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import bm25s
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import BertConfig, BertModel
 
 from midmask.core.config import Config
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig, StemmedWords
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, IndexFields, SampleConfig, build_index, draw_sample
 from midmask.retrieve.search import SearchConfig, search, search_in_parts
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.tables import read_table
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import Vocabulary
 
 Step = Callable[..., dict[str, Any]]
-
 REPRESENTATIONS = {
     "dense": Representation(),
     "lexical": Representation(dense=None, lexical="splade", query_terms=5),
@@ -66,6 +74,13 @@ def write_parts(
     _write(place / "qrels.parquet", judged.set_column(3, "grade", judged["grade"].cast(pa.int32())))
     facts = {"name": "words", "passages": len(docs), "splits_made_here": [], "split_rule": "made up"}
     return Artifact(place, {"fingerprint": "corpus", "result": facts})
+
+
+def texts_of(corpus: Artifact, *, titles: bool = False) -> dict[str, str]:
+    """Passage -> its text, behind its title if asked for, in the order of the collection."""
+    tables = [read_table(corpus.place / "docs" / name) for name in (corpus.place / "docs").names()]
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {row["doc_id"]: f"{row['title']} {row['text']}" if titles else row["text"] for row in rows}
 
 
 def _table(rows: Sequence[tuple[object, ...]], names: list[str]) -> pa.Table:
@@ -148,3 +163,44 @@ def write_all(root: Place) -> dict[str, Artifact]:
     corpus = write_corpus(root / "corpus")
     tokens = write_tokens(root / "tokens", corpus)
     return {"corpus": corpus, "tokens": tokens, "model": write_model(root / "encoder", tokens.result["vocabulary"])}
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Corpus, tokens and a random encoder."""
+    return write_all(Place(str(tmp_path_factory.mktemp("collection"))))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "out"))
+
+
+def bm25_index(corpus: Artifact, root: Place, config: Bm25Config | None = None) -> Artifact:
+    """The index of a corpus, by its two steps in this process."""
+    config = config or Bm25Config()
+    words = made(BM25_WORDS, Bm25WordsConfig(titles=config.titles), {"corpus": corpus}, root / "words")
+    return made(BM25_INDEX, Bm25IndexConfig(k1=config.k1, b=config.b), {"words": words}, root / "index")
+
+
+def ranked_by_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], place: Place) -> dict[str, Any]:
+    """The ranking step with an index made beside its place."""
+    index = bm25_index(inputs["corpus"], Place(f"{place.uri}-of"), config)
+    return rank_with_bm25(config, {**inputs, "index": index}, place)
+
+
+class WholeBm25:
+    """bm25s, given all passages at once."""
+
+    def __init__(self, texts: list[str], k1: float = 0.9, b: float = 0.4) -> None:
+        self._words = StemmedWords()
+        rows = [self._words.ids(text) for text in texts]
+        self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        self._index.index((rows, self._words.known), create_empty_token=False, show_progress=False)
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of every passage, in row order."""
+        known = self._words.known
+        words = [known[stem] for stem in self._words.stems(query) if stem in known]
+        found: NDArray[np.float32] = self._index.get_scores_from_ids(words)
+        return found

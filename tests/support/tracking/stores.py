@@ -13,9 +13,6 @@ from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.store import Patience
 
 QUICK = Patience(answer=30, close=20, flush=0.02, retry=0.05, longest_retry=0.2)
-NEVER = Patience(answer=30, close=20, flush=3600, retry=0.05)
-"""Gathers for an hour, so that nothing reaches the store before the tracker is closed."""
-
 TAGS = {"midmask.fingerprint": "f00d", "midmask.step": "pretrain"}
 SQUAD = Dataset("squad", "c0ffee123456", "beir:/data/squad", "pretrain", {"passages": 18000, "queries": 300})
 MODEL = TrackedModel(

@@ -14,7 +14,6 @@ from tests.support.objectives.texts import random_texts, small_vocabulary, token
 
 ROWS = 7
 LENGTHS = [9, 14, 5, 11, 7, 12, 8]
-
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {"temperature": 20.0} for name in ("cocondenser", "contrastive", "ict")},
     "simcse": {"mlm_weight": 0.1},

@@ -4,6 +4,12 @@ name.
 One process makes each for all, so nothing may be written to them.
 """
 
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from midmask.queries.document_spans import SPANS, SpansConfig
@@ -11,7 +17,38 @@ from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
-from tests.support.training.corpus import write_corpus
+from tests.support.retrieve.collection import write_parts
+
+PASSAGES, QUERIES = 300, 60
+
+
+def write_corpus(folder: Path) -> None:
+    """Passages of 5 to 40 words; query i asks for passage i with three of its words; every fourth query is dev."""
+    random_ = random.Random(1)
+    words = ["".join(random_.choices("abcdefghijklmnop", k=random_.randint(2, 7))) for _ in range(400)]
+    texts = [" ".join(random_.choices(words, k=random_.randint(5, 40))) for _ in range(PASSAGES)]
+    write_parts(
+        Place(str(folder)),
+        docs=[(f"d{row}", "", text) for row, text in enumerate(texts)],
+        queries=[(f"q{row}", " ".join(texts[row].split()[:3])) for row in range(QUERIES)],
+        qrels=[("train" if row % 4 else "dev", f"q{row}", f"d{row}", 1) for row in range(QUERIES)],
+    )
+
+
+def all_passages(tokens: Place) -> tuple[list[str], list[list[int]]]:
+    table = pa.concat_tables([pq.read_table(f"{tokens}/passages/{name}") for name in (tokens / "passages").names()])
+    return table["doc_id"].to_pylist(), table["ids"].to_pylist()
+
+
+def write_weights(tokens: Place, folder: Path) -> Place:
+    """The weight of each token is its id over 4096, which half precision holds exactly."""
+    (folder / "weights").mkdir(parents=True)
+    for name in (tokens / "passages").names():
+        ids = pq.read_table(f"{tokens}/passages/{name}")["ids"].to_pylist()
+        weights = [np.array(row, np.float16) / np.float16(4096) for row in ids]
+        table = pa.table({"weights": pa.array(weights, pa.list_(pa.float16()))})
+        pq.write_table(table, folder / "weights" / name, row_group_size=70)
+    return Place(str(folder))
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +57,9 @@ def corpus(made_once) -> Place:
 
 
 def artifacts(corpus: Place, **others: Place) -> dict[str, Artifact]:
-    places = {"corpus": corpus, **others}
-    return {name: Artifact(place, {"fingerprint": name, "result": {"passages": 300}}) for name, place in places.items()}
+    result = {"passages": PASSAGES}
+    places = {"corpus": corpus, **others}.items()
+    return {name: Artifact(place, {"fingerprint": name, "result": result}) for name, place in places}
 
 
 @pytest.fixture(scope="session")

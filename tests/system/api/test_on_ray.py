@@ -48,13 +48,9 @@ def run_in_a_fresh_process(program: str, folder: Path) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def first_block(page: Path) -> str:
-    found = re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    return found[1]
-
-
 def test_the_first_block_trains_searches_and_compares(tmp_path: Path) -> None:
-    done = run_in_a_fresh_process(first_block(DOCS / "python.md"), tmp_path)
+    block = re.search(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)
+    done = run_in_a_fresh_process(block[1], tmp_path)
     assert done.returncode == 0, done.stderr
     *hits, model = [line for line in done.stdout.splitlines() if line and line[0] not in "|B"]
     assert len(hits) == 3 and all(re.match(r"-?\d+\.\d\d  \w", hit) for hit in hits)

@@ -24,8 +24,8 @@ from midmask.commands.doctor import faults
 from midmask.errors import UserError
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
-from tests.support.cluster.head import DEMO, head
-from tests.support.ports import free_port
+from tests.support.jobs.processes import DEMO, head
+from tests.support.waiting import free_port
 
 
 def test_a_sound_node_has_no_faults_and_leaves_nothing_in_the_store(ray_local: None, tmp_path: Path) -> None:
@@ -70,6 +70,22 @@ def test_a_mistake_in_a_task_is_found_inside_what_ray_raises(ray_local: None) ->
     with pytest.raises(KeyError) as bug:
         ray.get(fail.remote(KeyError("a bug")))
     assert mistake_in(bug.value) is None
+
+
+LOCAL_RAY = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import ray
+from midmask.backend.cluster import connect
+connect()
+print(ray.cluster_resources()["CPU"])
+"""
+
+
+def test_a_local_ray_has_the_cores_that_its_process_may_use() -> None:
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    code, out, err = outcome([sys.executable, "-c", LOCAL_RAY], environment)
+    assert code == 0 and float(out.split()[-1]) == 1, err
 
 
 VALUES = {"good": 0.9, "poor": 0.1, "better": 0.95}

@@ -30,23 +30,20 @@ from midmask.store.place import Place
 from midmask.store.sharded import Sharded
 from midmask.teacher.score import SCORE, ScoreConfig
 from midmask.text import tokens
-from midmask.text.tokens import TokensConfig, tokenise
+from midmask.text.tokens import TokensConfig
 from midmask.training.examples import Examples, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples
 from midmask.training.pretraining_rows import PackedExamples, PassageExamples, SpanExamples
 from tests.support.corpora import layouts
-from tests.support.corpora.collections import contents, quarantine, write_beir
+from tests.support.corpora.collections import contents, quarantine, write_beir, write_saved
 from tests.support.corpora.documents import write_documents
-from tests.support.corpora.saved import write_saved
-from tests.support.queries.documents import files, write_inputs
-from tests.support.queries.judged import texts_of, write_pairs, write_tied_lists
+from tests.support.queries.documents import write_inputs, write_pairs, write_tied_lists
+from tests.support.retrieve.collection import texts_of
 from tests.support.teacher import lists
-from tests.support.training.corpus import write_corpus
-from tests.support.training.examples import write_weights
+from tests.support.training.fixtures import write_weights
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_local")
-
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
@@ -63,7 +60,7 @@ def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], 
     """Computes the step in both ways; the folder of the distributed one."""
     result = step(config, sources, Place(str(folder / "here")))
     assert run_sharded(step, config, sources, Place(str(folder / "there")), actors=2) == result
-    assert files(folder / "there") == files(folder / "here")
+    assert contents(folder / "there") == contents(folder / "here")
     return folder / "there"
 
 
@@ -89,7 +86,7 @@ def test_a_killed_run_goes_on_with_the_shards_it_has(inputs: dict[str, Artifact]
     untouched = (shards / "00001.parquet").stat().st_mtime_ns
     run_sharded(step, config, inputs, Place(str(tmp_path / "killed")), actors=2)
     assert (shards / "00001.parquet").stat().st_mtime_ns == untouched
-    assert files(tmp_path / "killed") == files(there)
+    assert contents(tmp_path / "killed") == contents(there)
 
 
 def test_a_failed_step_gives_its_cpus_back(inputs: dict[str, Artifact], tmp_path: Path, request) -> None:
@@ -117,7 +114,7 @@ def test_actors_score_as_one_process_does_to_the_last_bit(tmp_path: Path) -> Non
     for name in ("00002.parquet", "00005.parquet"):
         shutil.copy(tmp_path / "here" / "scores" / name, there)
     assert run_sharded(SCORE, config, sources, Place(f"file://{tmp_path}/there"), actors=2) == result
-    assert files(tmp_path / "there") == files(tmp_path / "here")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
 def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
@@ -189,16 +186,6 @@ def test_a_workers_user_error_arrives_as_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Place]:
-    folder = tmp_path_factory.mktemp("data")
-    write_corpus(folder / "corpus")
-    corpus, tokens = Place(f"file://{folder}/corpus"), Place(f"file://{folder}/tokens")
-    config = TokensConfig(vocabulary_size=500, max_length=48, query_length=8)
-    tokenise(config, {"corpus": Artifact(corpus, {})}, tokens)
-    return corpus, tokens
-
-
 def examples_of(kind: str, corpus: Place, tokens: Place, folder: Path) -> Examples:
     """What a run may read, made from the corpus where it has to be."""
     made = Place(f"file://{folder}/made")
@@ -212,11 +199,9 @@ def examples_of(kind: str, corpus: Place, tokens: Place, folder: Path) -> Exampl
 
 
 @pytest.mark.parametrize("kind", ["pairs", "packed, weighted", "spans"])
-def test_the_ray_reader_equals_the_one_process_reader(places: tuple[Place, Place], kind: str, tmp_path: Path) -> None:
-    corpus, tokens = places
-    mine = WorkerSteps(
-        examples_of(kind, corpus, tokens, tmp_path), batch_size=9, seed=3, rank=1, size=2, start=13, stop=80
-    )
+def test_the_ray_reader_equals_the_one_process_reader(corpus: Place, tokens: Place, kind: str, tmp_path: Path) -> None:
+    examples = examples_of(kind, corpus, tokens, tmp_path)
+    mine = WorkerSteps(examples, batch_size=9, seed=3, rank=1, size=2, start=13, stop=80)
     steps = 0
     for (step, texts), (expected_step, expected) in itertools.zip_longest(ray_reader(mine), local_reader(mine)):
         assert step == expected_step and texts.keys() == expected.keys()
@@ -231,9 +216,8 @@ def test_the_ray_reader_equals_the_one_process_reader(places: tuple[Place, Place
     assert steps == 67
 
 
-def test_an_error_while_reading_reaches_the_reader(places: tuple[Place, Place]) -> None:
-    mine = WorkerSteps(
-        PassageExamples(places[1] / "nowhere", "f"), batch_size=9, seed=3, rank=0, size=1, start=0, stop=9
-    )
+def test_an_error_while_reading_reaches_the_reader(tmp_path: Path) -> None:
+    examples = PassageExamples(Place(f"{tmp_path}/nowhere"), "f")
+    mine = WorkerSteps(examples, batch_size=9, seed=3, rank=0, size=1, start=0, stop=9)
     with pytest.raises(Exception, match="nowhere"):
         list(ray_reader(mine))

@@ -1,6 +1,5 @@
 """Trainings, actor pools and reports on Ray: equal to what one process does, also when workers are killed."""
 
-import hashlib
 import json
 import logging
 import os
@@ -37,27 +36,23 @@ from midmask.retrieve.views import Views
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.run import NonFiniteLoss
-from tests.support.cluster.processes import ray_processes
-from tests.support.retrieve.bm25 import bm25_index
-from tests.support.retrieve.collection import encoded, made, with_index, write_all
-from tests.support.training.corpus import write_corpus
-from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, spoil, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.corpora.collections import contents
+from tests.support.retrieve.collection import bm25_index, encoded, made, with_index, write_all
+from tests.support.training.runs import assert_same_run, run_here, run_workers, setup_of, spec_of, spoil, trace_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_local")
 
 
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    folder = tmp_path_factory.mktemp("data")
-    write_corpus(folder / "corpus")
-    tokens = Place(f"file://{folder}/tokens")
-    config = TokensConfig(vocabulary_size=500, max_length=48, query_length=8)
-    tokenise(config, {"corpus": Artifact(Place(f"{folder}/corpus"), {})}, tokens)
-    return tokens
+def ray_processes(name: str) -> Iterator[psutil.Process]:
+    """The live processes below this one whose command line has the name; those that end meanwhile are left out."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if name in " ".join(process.cmdline()):
+                yield process
+        except psutil.Error:
+            continue
 
 
 def kill_one(actor: str, after: Path) -> None:
@@ -208,11 +203,8 @@ def pooled(tmp_path: Path) -> Place:
     return Place(f"file://{tmp_path}/pooled")
 
 
-def digests(out: Place) -> dict[str, str]:
-    """Of all files below a folder on this machine."""
-    root = Path(out.uri.removeprefix("file://"))
-    files = sorted(path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def files(out: Place) -> dict[str, bytes]:
+    return contents(Path(out.uri.removeprefix("file://")))
 
 
 def untimed(result: Mapping[str, object]) -> dict[str, object]:
@@ -223,11 +215,11 @@ def test_actors_write_the_files_of_one_process(inputs, tmp_path: Path, pooled: P
     alone = Place(f"file://{tmp_path}/alone")
     vectors, same = encoded(inputs, alone), encoded(inputs, pooled, partial(pool.encode, actors=2))
     for name in ("passages", "queries"):
-        assert digests(same[name].place) == digests(vectors[name].place)
+        assert files(same[name].place) == files(vectors[name].place)
         assert untimed(same[name].result) == untimed(vectors[name].result)
     expected = search(CONFIG, vectors, alone / "search")
     assert untimed(pool.search(CONFIG, vectors, pooled / "search", actors=2)) == untimed(expected)
-    assert digests(pooled / "search") == digests(alone / "search")
+    assert files(pooled / "search") == files(alone / "search")
 
 
 def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(inputs, tmp_path: Path):
@@ -237,7 +229,7 @@ def test_with_an_index_any_number_of_actors_finds_what_one_process_finds(inputs,
     vectors = with_index(encoded(inputs, root / "vectors"), root, IndexConfig(index="IVF16,Flat"), config)
     expected = search(config, vectors, root / "alone")
     assert untimed(pool.search(config, vectors, root / "pooled", actors=2)) == untimed(expected)
-    assert digests(root / "pooled") == digests(root / "alone")
+    assert files(root / "pooled") == files(root / "alone")
 
 
 def planted(root: Path, kind: str, vectors: dict[str, Artifact]) -> np.ndarray:
@@ -300,12 +292,12 @@ def test_bm25_is_built_and_searched_by_the_cluster_as_by_one_process(inputs, tmp
     spread = {"counts": partial(run_sharded, BM25_WORDS, actors=2), "index": partial(run_sharded, BM25_INDEX, actors=2)}
     words = made(spread["counts"], Bm25WordsConfig(), {"corpus": inputs["corpus"]}, root / "words")
     index = made(spread["index"], Bm25IndexConfig(), {"words": words}, root / "index")
-    assert digests(words.place) == digests(root / "alone" / "words")
-    assert (digests(index.place), index.result) == (digests(alone.place), alone.result)
+    assert files(words.place) == files(root / "alone" / "words")
+    assert (files(index.place), index.result) == (files(alone.place), alone.result)
     config, given = Bm25Config(splits=("dev", "train"), depth=25), {"corpus": inputs["corpus"], "index": index}
     expected = rank_with_bm25(config, given, root / "by one")
     assert pool.rank_with_bm25(config, given, root / "by two", actors=2) == expected
-    assert digests(root / "by two") == digests(root / "by one")
+    assert files(root / "by two") == files(root / "by one")
     with pytest.raises(UserError, match=r"actors = 3, threads = 1: .* cluster has 2"):
         pool.rank_with_bm25(config, given, root / "by three", actors=9)  # there are three shards
 
@@ -354,7 +346,7 @@ def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice
     pooled, killer = run_with_a_kill(
         lambda out: pool.encode(PASSAGES, inputs, out, actors=2), "Encode", "dense/*.npy", tmp_path / "pooled"
     )
-    assert digests(pooled) == digests(alone)
+    assert files(pooled) == files(alone)
     assert {path: path.stat().st_mtime_ns for path in killer.files} == killer.files
 
 
@@ -365,7 +357,7 @@ def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(
     pooled, _ = run_with_a_kill(
         lambda out: pool.search(CONFIG, vectors, out, actors=2), "SearchWorker", "partial/*", tmp_path / "pooled"
     )
-    assert digests(pooled) == digests(Place(str(tmp_path / "alone")))
+    assert files(pooled) == files(Place(str(tmp_path / "alone")))
 
 
 def test_a_pool_that_can_never_start_is_refused_with_the_sum(inputs, pooled: Place, tmp_path: Path):

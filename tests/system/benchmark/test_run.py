@@ -1,14 +1,9 @@
 """A whole benchmark on a real Ray: the same numbers as in one process, tracked, reported, and never computed twice."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from midmask.app.flags import parse
@@ -24,18 +19,16 @@ from midmask.leaderboard.rows import rows
 from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
+from tests.support.jobs.processes import kill_tree, start
 from tests.support.waiting import wait_until
 
 JOB = Path(__file__).resolve().parents[3] / "jobs" / "benchmark_middle_training.py"
-
 STAGES = {"stages.*.train.steps": 2, "stages.*.train.batch_size": 4}
 
 
 def options(folder: Path, corpus: str) -> Options:
-    flags = parse(
-        ["--corpus", corpus, "--storage", str(folder / "store"), "--tracking-uri", f"sqlite:///{folder}/m.db"], None
-    )
-    return replace(resolve(flags, JOB), home=folder)
+    stores = ["--storage", str(folder / "store"), "--tracking-uri", f"sqlite:///{folder}/m.db"]
+    return replace(resolve(parse(["--corpus", corpus, *stores], None), JOB), home=folder)
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +87,7 @@ def test_every_cell_is_a_run_of_one_experiment(run):
     assert found == {("bm25", one.split): pytest.approx(one.measures) for one in results.where(system="bm25")}
     for cell in job.layout.cells:
         for (place, split), step in cell.evaluations.items():
-            assert artifact_place(cells[cell.name], place, split) == step.place(job.storage), (
-                "of this split, not another"
-            )
+            assert artifact_place(cells[cell.name], place, split) == step.place(job.storage), "not of another split"
     mlm = cells["mlm, corpus, splade, in_batch, seed 0"]
     assert mlm.tags["midmask.representation"] == "splade" and mlm.tags["midmask.setting"] == "in_batch"
     assert mlm.metrics["cost/pretrain_tokens"] > 0 and mlm.metrics["cost/bytes_per_passage"] > 0
@@ -140,26 +131,8 @@ def test_what_fails_takes_only_its_own_cells_along(layout, corpus, tmp_path, run
     (storage / "pretrain" / step.fingerprint).unlink()
     text, failed = run_benchmark(job)
     assert not failed and "## Not measured" not in text
-    assert [one.status for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"] == [
-        "finished"
-    ]
-
-
-def start(home: Path, corpus: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "MIDMASK_HOME": str(home)}
-    environment.pop("RAY_ADDRESS", None)
-    changes = [f"--set={path}={value}" for path, value in {**SHORT, **STAGES, "pretrain.steps": 40}.items()]
-    wanted = ["--corpus", corpus, "--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0"]
-    command = [sys.executable, str(JOB), *wanted, *changes]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def kill_whole(process: subprocess.Popen[str]) -> None:
-    """The driver and all it started, at once, as a machine that loses power."""
-    for pid in [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]:
-        if psutil.pid_exists(pid):
-            os.kill(pid, signal.SIGKILL)
-    process.communicate()
+    parents = [one for one in read_runs(job.options.tracking_uri) if one.tags["midmask.step"] == "benchmark"]
+    assert [one.status for one in parents] == ["finished"]
 
 
 @pytest.mark.slow
@@ -167,18 +140,19 @@ def kill_whole(process: subprocess.Popen[str]) -> None:
 def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
     """What was finished is not made again, and every training ends with one finished run."""
     records = tmp_path / "store" / "finetune"
-    doomed = start(tmp_path, corpus)
+    changes = [f"--set={path}={value}" for path, value in {**SHORT, **STAGES, "pretrain.steps": 40}.items()]
+    wanted = ["--corpus", corpus, "--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0"]
+    doomed = start(tmp_path, JOB.stem, *wanted, *changes)
     wait_until(lambda: list(records.glob("*/record.json")), doomed)
-    kill_whole(doomed)
+    kill_tree(doomed)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}
     assert before and len(list(records.glob("*/record.json"))) < 4
-    process = start(tmp_path, corpus)
+    process = start(tmp_path, JOB.stem, *wanted, *changes)
     out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err[-3000:]
     assert "tiny test, splade, in_batch" in out
-    assert (
-        before.items() <= {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}.items()
-    )
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}
+    assert before.items() <= after.items()
     tracked = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
     done = [one.tags["midmask.fingerprint"] for one in tracked if one.status == "finished"]
     assert len(done) == len(set(done))

@@ -21,7 +21,7 @@ from midmask.experiment.run import Runner
 from midmask.queries.config import QueriesConfig
 from midmask.store.place import Place
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
-from tests.support.encoders.tokenizers import write_classifier
+from tests.support.encoders.models import write_classifier
 from tests.tools.calibrate import collect
 
 TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))

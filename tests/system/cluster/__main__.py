@@ -62,9 +62,8 @@ class Campaign:
         """A line for all that an undisturbed run, or one machine, has not made."""
         if isinstance(site, Local):
             return [*site.unlike(self.out / f"{name}-whole")]
-        lines, told = compare.unlike_one_machine(
-            self.works[name], self.corpus, home / "out", self.out / f"{name}-alone", home
-        )
+        alone = self.out / f"{name}-alone"
+        lines, told = compare.unlike_one_machine(self.works[name], self.corpus, home / "out", alone, home)
         print(f"{name}: {told}", flush=True)
         return lines
 

@@ -21,11 +21,9 @@ from tests.system.cluster.services import BUCKET, environment
 from tests.system.cluster.work import ROOT, Work
 
 PROGRAMS = Path(sys.executable).parent
-
 SERVICES, HEAD = "services", "head"
 GCS = 6379
 STARTS_WITHIN_S = 180
-
 COPY = """
 import sys, pyarrow.fs
 (here, source), (there, target) = map(pyarrow.fs.FileSystem.from_uri, sys.argv[1:])
@@ -34,13 +32,11 @@ pyarrow.fs.copy_files(source, target, here, there)
 """Copies a folder between two places, each a path or a URI."""
 
 COUNT_NODES = "import ray; ray.init(logging_level='ERROR'); print(sum(n['Alive'] for n in ray.nodes()))"
-
 RUNS = """
 import sys
 from tests.system.cluster.compare import tracked
 print("".join(f"{line}\\n" for line in tracked(sys.argv[1], int(sys.argv[2]))), end="")
 """
-
 STARTED = re.compile(r"(\S+): starts$", re.M)
 
 

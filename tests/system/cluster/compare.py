@@ -140,13 +140,10 @@ def tracked(uri: str, killed: int = 0) -> list[str]:
 
 def metrics(home: Path) -> dict[str, str]:
     """`STEP FINGERPRINT METRIC` -> value in MLflow, of finished runs."""
-    return {
-        f"{run.tags['midmask.step']} {run.tags['midmask.fingerprint']} {name}": repr(value)
-        for run in read_runs(f"sqlite:///{home}/mlflow.db")
-        if run.status == "finished"
-        for name, value in run.metrics.items()
-        if not TIMES.search(name) and not name.startswith(NOT_RESULTS)
-    }
+    runs = [run for run in read_runs(f"sqlite:///{home}/mlflow.db") if run.status == "finished"]
+    found = [(run.tags, name, value) for run in runs for name, value in run.metrics.items()]
+    kept = [one for one in found if not TIMES.search(one[1]) and not one[1].startswith(NOT_RESULTS)]
+    return {f"{tags['midmask.step']} {tags['midmask.fingerprint']} {name}": repr(value) for tags, name, value in kept}
 
 
 def unlike_trainings(own: Path, other: Path) -> tuple[list[str], float]:

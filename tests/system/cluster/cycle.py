@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 PATIENCE = 6.0
 """A start may take so many times as long as the undisturbed run, a minute, and the time of its losses, before it counts
@@ -53,29 +53,15 @@ class Timeline:
     total: float
 
 
-class Site(Protocol):
-    """Where a job runs, and what can be done to it there.
+Site = Any
+"""Where a job runs, and what can be done to it there: `Local` or `Bed`.
 
-    kinds: of blows, as often as they are to be drawn. lethal: those that end the job's driver; after any other the same
-    job must go on. nodes: kinds whose time away is drawn; outage: that of all others. is_up: the job's Ray is there,
-    after which marks are made. marks: how many have been reached, in whichever start. strike: returns what gives back
-    what is lost now; none: nothing of the kind is there yet, which the cycle waits for. settle: looks at what is left
-    after a start that a blow has ended, or "". give_up: ends a job that hangs.
-    """
-
-    kinds: Sequence[str]
-    lethal: Sequence[str]
-    nodes: Sequence[str]
-    outage: float
-    troubles: list[str]
-
-    def start(self, number: int) -> Job: ...
-    def is_up(self) -> bool: ...
-    def marks(self) -> int: ...
-    def strike(self, blow: Blow, job: Job) -> Callable[[], None] | None: ...
-    def settle(self, job: Job, killed: str) -> None: ...
-    def give_up(self, job: Job) -> None: ...
-    def finish(self) -> None: ...
+kinds: of blows, as often as they are to be drawn. lethal: those that end the job's driver; after any other the same job
+must go on. nodes: kinds whose time away is drawn; outage: that of all others. is_up: the job's Ray is there, and makes
+marks. marks: how many have been reached, in whichever start. strike: returns what gives back what is lost now; none:
+nothing of the kind is there yet, which the cycle waits for. settle: looks at what is left after a start that a blow has
+ended, or "". give_up: ends a job that hangs. finish: looks at what a job that is done has left. troubles: of it all.
+"""
 
 
 def draw(site: Site, timeline: Timeline, count: int, seed: str) -> list[Blow]:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 WITH_THIS_PROCESS = ("setpriv", "--pdeathsig", "KILL")  # what follows is killed when this process ends, however it does
-
 NETWORK = "10.77.0"
 OWN = ("/tmp", "/home", "/run", "/dev/shm")
 HOME = "/home/node"

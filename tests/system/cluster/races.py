@@ -41,7 +41,6 @@ SMALL = {"steps": 10, "batch_size": 8, "checkpoint_every": 2, "threads": 1}
 
 TIMES = ("seconds", "build_seconds", "query_seconds", "data_wait_share")
 TIMING = {"renew_s": 0.1, "dead_s": 0.8, "look_s": 0.02}
-
 KILLS = 2
 """At most so many for each of the two processes."""
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.object_store import CREDENTIALS
-from tests.support.postgres import PASSWORD, postgres
+from tests.support.tracking.server import POSTGRES_PASSWORD, postgres
 from tests.support.waiting import answers, wait_until
 
 STORAGE, TRACKING = 9000, 5000
@@ -40,14 +40,13 @@ def main(address: str) -> None:
     def start(name: str) -> None:
         path, log = Path(sys.executable).with_name(commands[name][0]), Path(f"/tmp/{name}.log")
         with open(log, "ab") as stream:
-            running[name] = subprocess.Popen(
-                [path, *commands[name][1:]], stdout=stream, stderr=stream, start_new_session=True
-            )
+            command = [path, *commands[name][1:]]
+            running[name] = subprocess.Popen(command, stdout=stream, stderr=stream, start_new_session=True)
         wait_until(partial(answers, f"{at[name]}/{looked_at[name]}"), running[name], log)
 
     with postgres() as database:
         flags = ("--workers", "1", "--allowed-hosts", f"{address}:{TRACKING}", "--artifacts-destination", "/tmp/mlflow")
-        runs = ("--backend-store-uri", database.replace("postgres@", f"postgres:{PASSWORD}@"))
+        runs = ("--backend-store-uri", database.replace("postgres@", f"postgres:{POSTGRES_PASSWORD}@"))
         commands = {
             "storage": ("moto_server", "--host", address, "--port", str(STORAGE)),
             "tracking": ("mlflow", "server", "--host", address, "--port", str(TRACKING), *flags, *runs),

@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-
 TRAIN = {"steps": 6, "batch_size": 8, "checkpoint_every": 2}
 SMALL = {
     "tokens.vocabulary_size": 300,
@@ -26,7 +25,6 @@ TAUGHT = {
     "stages.1.teacher": {"train": {**TRAIN, "learning_rate": 1e-3}},
 }
 SYSTEMS = ("--systems", "none,mlm", "--representations", "dense,splade", "--seeds", "0")
-
 JOBS = ("pipeline", "sweep", "benchmark")
 
 
@@ -61,24 +59,18 @@ def works(folder: Path, *, is_spread: bool) -> dict[str, Work]:
     """
     rungs = {"prune": False} if is_spread else {"shares": [0.5], "steps": 2, "max_queries": 20, "reduction": 2}
     space = {
-        "name": "disturbed",
-        "recipe": "mlm",
-        "search": "grid",
+        "name": "disturbed", "recipe": "mlm", "search": "grid", "rungs": rungs, "baselines": ["none"], "seeds": [0],
         "parameters": {"objective.encoder_mask_ratio": {"values": [0.15, 0.3, 0.5]}},
         "settings": {**SMALL, **_stages(0)},
-        "rungs": rungs,
-        "baselines": ["none"],
-        "seeds": [0],
-    }
+    }  # fmt: skip
     (folder / "space.yaml").write_text(yaml.safe_dump(space))
     pipeline = {**SMALL, **_stages(0, 1), **MINED, **({} if is_spread else TAUGHT)}
+    benchmark = _set({**SMALL, **_stages("*")})
     alone, two = ("--workers", "1"), ("--workers-per-training", "2")
     return {
         "pipeline": Work("run_recipe", ("--recipe", "retromae", "--protocol", "ance", *_set(pipeline)), (), two),
         "sweep": Work("sweep", ("--space", str(folder / "space.yaml")), alone, ("--workers", "2")),
-        "benchmark": Work(
-            "benchmark_middle_training", (*SYSTEMS, *_set({**SMALL, **_stages("*")})), alone, (*alone, *two)
-        ),
+        "benchmark": Work("benchmark_middle_training", (*SYSTEMS, *benchmark), alone, (*alone, *two)),
     }
 
 

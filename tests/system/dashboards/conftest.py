@@ -11,7 +11,7 @@ from midmask.tracking.runs import Tracker
 from tests.support.choice.searched import write_verdict
 from tests.support.dashboards import compared, swept, tracked
 from tests.support.dashboards.browser import PAGE, chromium, served
-from tests.support.dashboards.site import Site
+from tests.support.dashboards.pages import Site
 
 
 @pytest.fixture(scope="session")

@@ -1,25 +1,12 @@
 """The leaderboard in a real headless Chromium: what it shows, filters, order, exports, what lies in its address."""
 
 import csv
-from pathlib import Path
 
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from tests.support.dashboards import pages
 from tests.support.dashboards.browser import hosts_asked
-from tests.support.dashboards.pages import (
-    choose,
-    click,
-    systems,
-    texts,
-    wait_for,
-    wait_for_query,
-    wait_for_systems,
-    wait_for_table,
-    wait_for_text,
-    wait_until_equal,
-)
-from tests.support.dashboards.site import Site
 
 SQUAD = ["dupmae", "retromae", "none", "bm25"]
 PYDOCS = ["RetroMAE", "BM25", "MLM", "No middle training"]
@@ -27,10 +14,10 @@ TINY = ["retromae", "none", "bm25"]
 GROUPS = "table[aria-label=systems] th.group"
 
 
-def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, site: Site) -> None:
+def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, site: pages.Site) -> None:
     browser.get(site.address)  # it opens on the newest results
-    lines = wait_for_systems(browser, SQUAD)
-    wait_until_equal(browser, lambda page: texts(page, GROUPS), ["squad dev, 60 queries"])
+    lines = pages.wait_for_systems(browser, SQUAD)
+    pages.wait_until_equal(browser, lambda page: pages.texts(page, GROUPS), ["squad dev, 60 queries"])
     assert [line[0].split() for line in lines] == [["1", "1-2"], ["2", "1-2"], ["3"], ["4"]]
     assert [line[1].split()[0] for line in lines] == ["a", "b", "c", "d"]
     assert lines[3][1].split() == ["d", "bm25"], "its representation has the name of the system, its training none"
@@ -41,80 +28,81 @@ def test_systems_with_seeds_as_one_line_superscripts_and_costs(browser: Chrome, 
     assert gain.startswith("+4.") and seeds == "0 1 2"
     assert lines[3][5] == "—", "BM25 keeps no vectors"
     bars = "return [...document.querySelectorAll('td.rank')].map(cell => cell.querySelectorAll('.lane').length)"
-    wait_until_equal(browser, lambda page: page.execute_script(bars), [1, 1, 0, 0])  # the first two are a tie
+    pages.wait_until_equal(browser, lambda page: page.execute_script(bars), [1, 1, 0, 0])  # the first two are a tie
     bold = "table[aria-label=systems] td.best"
-    wait_until_equal(browser, lambda page: [one[:5] for one in texts(page, bold)], [best[:5], "0.619"])
+    pages.wait_until_equal(browser, lambda page: [one[:5] for one in pages.texts(page, bold)], [best[:5], "0.619"])
     links = browser.execute_script("return [...document.querySelectorAll('td a')].slice(0, 10).map(one => one.href)")
     assert len(set(links)) == 10 and all(str(link).startswith("http://127.0.0.1:5999/#/experiments/") for link in links)
-    wait_for_text(browser, "pre-trained on corpus, representation dense, protocol in_batch, backbone tiny.")
+    pages.wait_for_text(browser, "pre-trained on corpus, representation dense, protocol in_batch, backbone tiny.")
 
 
-def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, site: Site) -> None:
+def test_all_corpora_side_by_side_and_what_has_not_finished(browser: Chrome, site: pages.Site) -> None:
     browser.get(f"{site.address}/?corpus=all&split=all")
     rest = sorted([*SQUAD, *TINY])
-    wait_until_equal(browser, lambda page: (systems(page)[:4], sorted(systems(page)[4:])), (PYDOCS, rest))
-    lines = wait_for_table(browser, "systems", len(PYDOCS + rest))
+    parted = lambda found: (found[:4], sorted(found[4:]))  # noqa: E731
+    pages.wait_until_equal(browser, lambda page: parted(pages.systems(page)), (PYDOCS, rest))
+    lines = pages.wait_for_table(browser, "systems", len(PYDOCS + rest))
     assert lines[0][2] == "0.6412" and lines[1][8:10] == ["—", "—"]
     groups = ["pydocs dev, 1,204 queries", "pydocs test, 1,190 queries", "squad dev, 60 queries"]
     groups += ["tiny dev, 12 queries", "cranfield dev, 1,204 queries (split made here)"]
-    wait_until_equal(browser, lambda page: sorted(texts(page, GROUPS)), sorted(groups))
-    wait_until_equal(browser, lambda page: texts(page, "th.order"), ["nDCG@10"])
-    left = {line[0]: line[2] for line in wait_for_table(browser, "unfinished", lambda lines: len(lines) > 1)}
+    pages.wait_until_equal(browser, lambda page: sorted(pages.texts(page, GROUPS)), sorted(groups))
+    pages.wait_until_equal(browser, lambda page: pages.texts(page, "th.order"), ["nDCG@10"])
+    left = {line[0]: line[2] for line in pages.wait_for_table(browser, "unfinished", lambda lines: len(lines) > 1)}
     assert left.items() >= {"pretrain alive": "running", "pretrain broken": "failed"}.items()
 
 
-def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, site: Site) -> None:
+def test_a_filter_narrows_the_table_and_lies_in_the_address(browser: Chrome, site: pages.Site) -> None:
     browser.get(f"{site.address}/?corpus=all&split=all")
-    wait_for_table(browser, "systems", len(PYDOCS + SQUAD + TINY))
-    choose(browser, "split", "test")
+    pages.wait_for_table(browser, "systems", len(PYDOCS + SQUAD + TINY))
+    pages.choose(browser, "split", "test")
     by_test = ["BM25", "RetroMAE", "MLM", "No middle training"]
-    wait_for_systems(browser, by_test)
-    wait_for_query(browser, split="test")
+    pages.wait_for_systems(browser, by_test)
+    pages.wait_for_query(browser, split="test")
     copied = browser.current_url
     browser.get("about:blank")
     browser.get(copied)
-    wait_for_systems(browser, by_test)
+    pages.wait_for_systems(browser, by_test)
     browser.get(f"{site.address}/?corpus=squad&representation=dense&marks=tie+groups&measures=RR%4010&baseline=bm25")
-    lines = wait_for_systems(browser, SQUAD[:3])
+    lines = pages.wait_for_systems(browser, SQUAD[:3])
     assert [line[2].splitlines()[0][5:] for line in lines] == ["a", "a", "b"]
     browser.get(f"{site.address}/?find=MAE+dense")
-    wait_for_systems(browser, SQUAD[:2])
+    pages.wait_for_systems(browser, SQUAD[:2])
     browser.get(f"{site.address}/?corpus=cranfield&split=test")
-    wait_for_text(browser, "No system was evaluated on this split of this corpus")
+    pages.wait_for_text(browser, "No system was evaluated on this split of this corpus")
 
 
-def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(browser: Chrome, site: Site) -> None:
+def test_the_head_of_a_column_orders_by_it_and_then_the_other_way_round(browser: Chrome, site: pages.Site) -> None:
     browser.get(f"{site.address}/?corpus=squad")
-    wait_for_systems(browser, SQUAD)
+    pages.wait_for_systems(browser, SQUAD)
     head = 'table[aria-label=systems] th[data-key="Train hours"] button'
-    click(browser, head)
-    wait_for_systems(browser, ["bm25", "none", "retromae", "dupmae"])
-    wait_for_query(browser, order="Train hours")
-    click(browser, head)
-    wait_for_systems(browser, SQUAD)
-    wait_for_query(browser, order="Train hours", reverse="true")
+    pages.click(browser, head)
+    pages.wait_for_systems(browser, ["bm25", "none", "retromae", "dupmae"])
+    pages.wait_for_query(browser, order="Train hours")
+    pages.click(browser, head)
+    pages.wait_for_systems(browser, SQUAD)
+    pages.wait_for_query(browser, order="Train hours", reverse="true")
     browser.get(f"{site.address}/?corpus=squad&order=Gain+per+hour")
-    wait_until_equal(browser, lambda page: systems(page)[:2], ["retromae", "dupmae"])
+    pages.wait_until_equal(browser, lambda page: pages.systems(page)[:2], ["retromae", "dupmae"])
 
 
-def test_exports_hold_the_shown_view_and_the_html_opens_from_disk(browser: Chrome, site: Site, tmp_path: Path) -> None:
+def test_exports_hold_the_shown_view_and_the_html_opens_from_disk(browser, site, tmp_path) -> None:
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     browser.get(f"{site.address}/?corpus=squad&representation=dense&order=Train+hours")
     expected = ["none", "retromae", "dupmae"]
-    wait_for_systems(browser, expected)
+    pages.wait_for_systems(browser, expected)
     for name, file in (("CSV", "csv"), ("Markdown", "md"), ("HTML", "html")):
-        click(browser, f"//button[contains(., '{name}')]")
-        wait_for(browser, lambda page, file=file: (tmp_path / f"leaderboard.{file}").exists())
+        pages.click(browser, f"//button[contains(., '{name}')]")
+        pages.wait_for(browser, lambda page, file=file: (tmp_path / f"leaderboard.{file}").exists())
     lines = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
     assert [line["System"] for line in lines] == expected and lines[0]["Seeds"].count(";") == 2
     assert len((tmp_path / "leaderboard.md").read_text().split("\n\n")[0].splitlines()) == 5
     hosts_asked(browser)
     browser.get((tmp_path / "leaderboard.html").as_uri())
-    assert systems(browser) == expected and hosts_asked(browser) == set()
+    assert pages.systems(browser) == expected and hosts_asked(browser) == set()
     for order in (expected, expected[::-1]):  # by its own script, the lowest first
         browser.find_element(By.CSS_SELECTOR, 'th[data-key="squad dev nDCG@10"]').click()
-        assert systems(browser) == order
+        assert pages.systems(browser) == order
     view = browser.find_element(By.TAG_NAME, "a").get_attribute("href")
     assert view is not None and "representation=dense" in view and "baseline=none" in view
     browser.get(view)
-    wait_for_systems(browser, expected)
+    pages.wait_for_systems(browser, expected)

@@ -1,10 +1,16 @@
-"""The pages beside the leaderboard in a real headless Chromium: what they show of runs with artifacts."""
+"""The pages in a real headless Chromium: what those beside the leaderboard show of runs with artifacts.
+
+Every page of a store with all that it can hold, light and dark, as wide as a desk and as a phone: whole, accessible by
+axe-core's rules, and without a request to another host.
+"""
 
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
+from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
 
 from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.leaderboard.artifacts import artifacts_behind
@@ -12,19 +18,8 @@ from midmask.leaderboard.rows import LeaderboardRow, per_query_files, rows
 from midmask.store.place import Place
 from midmask.tracking.names import ARTIFACT
 from midmask.tracking.reading import TrackedRow, read_runs
-from tests.support.dashboards.pages import (
-    choose,
-    click,
-    texts,
-    wait_for,
-    wait_for_query,
-    wait_for_table,
-    wait_for_text,
-    wait_for_texts,
-    wait_until_drawn,
-    wait_until_equal,
-)
-from tests.support.dashboards.site import Site
+from tests.support.dashboards import pages
+from tests.support.dashboards.browser import appearance, hosts_asked
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Worked:
 
 
 @pytest.fixture(scope="module")
-def worked(site: Site) -> Worked:
+def worked(site: pages.Site) -> Worked:
     runs = {run.run_id: run for run in read_runs(site.uri)}
     evaluated = {row.recipe: row for row in rows([*runs.values()]) if row.corpus == "tiny"}
     return Worked({recipe: runs[row.run_id] for recipe, row in evaluated.items()}, evaluated)
@@ -50,28 +45,26 @@ SQUARE = """return [...document.querySelectorAll('.st-key-scatter .xy .gridlayer
         .map(box => [box.width, box.height]) : []"""
 
 
-def test_compare_counts_tests_and_shows_the_queries(
-    browser: Chrome, site: Site, worked: Worked, tmp_path: Path
-) -> None:
+def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_path) -> None:
     own, base = (per_query_files(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
     assert own is not None and base is not None
     pairing = pair_systems(own, base, "nDCG@10")
     browser.get(f"{site.address}/compare?place=tiny+dev&base=bm25&systems=retromae")
-    (line,) = wait_for_table(browser, "standings", 1)
+    (line,) = pages.wait_for_table(browser, "standings", 1)
     assert [int(count) for count in line[-3:]] == [pairing.wins, pairing.losses, pairing.ties]
     assert line[1] == f"{worked.rows['retromae'].measures['nDCG@10']:.4f}"
-    wait_until_equal(browser, cards, widest(pairing, 5))
-    wait_for_texts(browser, "Found by retromae", "Judged relevant", "Words of the query")
-    choose(browser, "side", "losses")
-    wait_for_query(browser, side="losses")
+    pages.wait_until_equal(browser, cards, widest(pairing, 5))
+    pages.wait_for_text(browser, "Found by retromae", "Judged relevant", "Words of the query")
+    pages.choose(browser, "side", "losses")
+    pages.wait_for_query(browser, side="losses")
     copied = browser.current_url
     browser.get("about:blank")
     browser.get(copied)
     losses = widest(pairing, 5, "losses")
-    wait_until_equal(browser, cards, losses)
-    click(browser, f'[data-query="{losses[-1]}"] a')
-    wait_until_equal(browser, cards, losses[-1:])
-    (size,) = wait_for(browser, lambda page: page.execute_script(SQUARE))
+    pages.wait_until_equal(browser, cards, losses)
+    pages.click(browser, f'[data-query="{losses[-1]}"] a')
+    pages.wait_until_equal(browser, cards, losses[-1:])
+    (size,) = pages.wait_for(browser, lambda page: page.execute_script(SQUARE))
     assert size[0] == pytest.approx(size[1], rel=0.02), "both axes of the scatter plot have one scale"
 
 
@@ -80,30 +73,73 @@ def cards(browser: Chrome) -> list[str]:
     return list(browser.execute_script(script))
 
 
-def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: Site, worked: Worked) -> None:
+def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: pages.Site, worked: Worked) -> None:
     behind = artifacts_behind(worked.place("retromae"))
     model = next(one for one in behind if one.record["step"] == "finetune").place / "model"
     browser.get(f"{site.address}/?corpus=tiny&split=dev")
-    click(browser, "tr[data-system=retromae] button[data-open]")
-    wait_for_texts(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
-    wait_until_drawn(browser)
+    pages.click(browser, "tr[data-system=retromae] button[data-open]")
+    pages.wait_for_text(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
+    pages.wait_until_drawn(browser)
     browser.execute_script("document.querySelector('.st-key-card_rerun input').click()")  # it is not seen: a switch is
     command = ["jobs/evaluate_retriever.py", "--recipe", "recipe.json", "--split dev"]
-    shown = wait_for_texts(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
+    shown = pages.wait_for_text(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
     assert "has no recipe.json" not in shown
     browser.get(f"{site.address}/?corpus=tiny&split=dev&find=bm25")
-    click(browser, "tr[data-system=bm25] button[data-open]")
-    wait_for_text(browser, "It has no model folder")
+    pages.click(browser, "tr[data-system=bm25] button[data-open]")
+    pages.wait_for_text(browser, "It has no model folder")
 
 
-def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, site: Site) -> None:
+def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, site: pages.Site) -> None:
     browser.get(f"{site.address}/training")
-    wait_for_table(browser, "trainings", 1)
+    pages.wait_for_table(browser, "trainings", 1)
     titles = ["Loss", "Decoder MLM", "Encoder MLM", "Learning rate", "Gradient norm", "Gradient norm of the heads"]
     titles += ["Tokens a second", "Waiting for data"]
-    wait_until_equal(browser, lambda page: sorted(texts(page, ".js-plotly-plot .gtitle")), sorted(titles))
-    choose(browser, "across", "tokens")
-    wait_until_equal(browser, lambda page: "tokens" in texts(page, ".xtitle"), True)
-    choose(browser, "phase", "finetune")
-    assert {line[1].split("-")[1] for line in wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
-    wait_for_query(browser, phase="finetune", across="tokens")
+    pages.wait_until_equal(browser, lambda page: sorted(pages.texts(page, ".js-plotly-plot .gtitle")), sorted(titles))
+    pages.choose(browser, "across", "tokens")
+    pages.wait_until_equal(browser, lambda page: "tokens" in pages.texts(page, ".xtitle"), True)
+    pages.choose(browser, "phase", "finetune")
+    assert {line[1].split("-")[1] for line in pages.wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
+    pages.wait_for_query(browser, phase="finetune", across="tokens")
+
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
+RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
+GRAVE = ("serious", "critical")
+WORDS = {
+    "": "letters: the systems it is significantly better than",
+    "compare": "Paired t-test over queries",
+    "sweep": "Statistics",
+    "training": "pretrain-retromae",
+    "search": "not relevant · kept in",
+}
+"""Page -> words that it shows."""
+
+LOOKS = [((1280, "light"), (390, "dark")), ((390, "light"), (1280, "dark"))]
+"""Widths and themes of a test; the second half of them is for `make test-all`."""
+
+GROUND = "return getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor.match(/\\d+/g)"
+
+
+@pytest.mark.parametrize("looks", [LOOKS[0], pytest.param(LOOKS[1], marks=pytest.mark.slow)], ids=["one", "other"])
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_a_page_is_whole_and_accessible(browser, site, page, looks) -> None:
+    hosts_asked(browser)
+    browser.get(f"{site.address}/{page}")
+    for width, theme in looks:
+        with appearance(browser, theme, width):  # a page follows the browser without being loaded again
+            pages.wait_for_text(browser, WORDS[page])
+            is_dark = theme == "dark"
+            pages.wait_for(browser, lambda page: (max(map(int, page.execute_script(GROUND)[:3])) < 128) == is_dark)  # noqa: B023
+            pages.wait_until_drawn(browser)
+            shown = f"{theme}, {width} px wide"
+            assert not browser.find_elements(By.CSS_SELECTOR, "[data-testid=stException]"), shown
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, shown
+            assert not (found := violations(browser)), f"{shown}: {found}"
+    assert hosts_asked(browser) == {"127.0.0.1"}
+
+
+def violations(browser: Chrome) -> list[tuple[str, list[Any]]]:
+    """(rule, elements) of each grave violation."""
+    browser.execute_script(AXE)
+    found = browser.execute_async_script(RUN)["violations"]
+    return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found if one["impact"] in GRAVE]

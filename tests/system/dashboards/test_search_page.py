@@ -9,29 +9,20 @@ from selenium.webdriver.common.by import By
 from midmask.choice.judgements import query_id
 from midmask.choice.side_by_side import SideBySide, rank_changes
 from tests.support.choice.searched import HOSTILE
-from tests.support.dashboards.pages import (
-    click,
-    texts,
-    type_into,
-    wait_for,
-    wait_for_query,
-    wait_for_text,
-    wait_until_equal,
-)
-from tests.support.dashboards.site import Site
+from tests.support.dashboards import pages
 
 LEFT, RIGHT = "retromae · dense", "bm25"
 HOSTILE_DOC = "notes/hostile.md#0-90"
 
 
 @pytest.fixture(scope="module")
-def systems(site: Site) -> SideBySide:
+def systems(site: pages.Site) -> SideBySide:
     """The verdict's systems as this process opens them."""
     return SideBySide(site.verdict)
 
 
 @pytest.fixture(autouse=True)
-def no_judgements(site: Site) -> None:
+def no_judgements(site: pages.Site) -> None:
     shutil.rmtree(site.verdict / "judgements", ignore_errors=True)
 
 
@@ -43,7 +34,7 @@ def found(browser: Chrome, side: str) -> list[str]:
 
 
 def wait_for_list(browser: Chrome, side: str, expected: list[str]) -> None:
-    wait_until_equal(browser, lambda page: found(page, side), expected)
+    pages.wait_until_equal(browser, lambda page: found(page, side), expected)
 
 
 def press_thumb(browser: Chrome, side: str, rank: int, which: int) -> None:
@@ -55,55 +46,56 @@ def press_thumb(browser: Chrome, side: str, rank: int, which: int) -> None:
             thumbs[which].click()
         return len(thumbs) == 2
 
-    wait_for(browser, press)
+    pages.wait_for(browser, press)
 
 
 def wait_for_thumbs(browser: Chrome, side: str, rank: int, expected: list[str]) -> None:
     script = """return [...document.querySelectorAll(`.st-key-hit-${arguments[0]}-${arguments[1]} [role=radio]`)]
         .map(one => one.getAttribute("aria-checked"))"""
-    wait_until_equal(browser, lambda page: page.execute_script(script, side, rank), expected)
+    pages.wait_until_equal(browser, lambda page: page.execute_script(script, side, rank), expected)
 
 
-def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: Site, systems: SideBySide) -> None:
+def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: pages.Site, systems: SideBySide) -> None:
     browser.get(f"{site.address}/search")
     asked = "change the port of the server"
-    type_into(browser, ".st-key-q input", asked)
+    pages.type_into(browser, ".st-key-q input", asked)
     left, right = (list(systems.rank(label, asked).doc_ids[:10]) for label in (LEFT, RIGHT))
     wait_for_list(browser, "left", left)
     wait_for_list(browser, "right", right)
-    wait_for_query(browser, q=asked)
+    pages.wait_for_query(browser, q=asked)
     expected = [
         "new" if up is None or rank + up > 10 else "=" if not up else f"{'↑' if up > 0 else '↓'}{abs(up)}"
         for rank, up in enumerate(rank_changes(right, systems.rank(LEFT, asked).doc_ids), start=1)
     ]
     assert "new" in expected
-    wait_until_equal(browser, lambda page: texts(page, "[class*=st-key-hit-right-] .change"), expected)
-    marked = {one.lower() for one in texts(browser, ".mm-hit mark")}
+    pages.wait_until_equal(browser, lambda page: pages.texts(page, "[class*=st-key-hit-right-] .change"), expected)
+    marked = {one.lower() for one in pages.texts(browser, ".mm-hit mark")}
     assert {"port", "server"} <= marked <= {"port", "server", "change"}
-    wait_for_text(browser, "faq.md · characters 81 to 200")
-    wait_until_equal(browser, lambda page: [one[-3:] for one in texts(page, ".mm-side .time")], [" ms", " ms"])
+    pages.wait_for_text(browser, "faq.md · characters 81 to 200")
+    times = ".mm-side .time"
+    pages.wait_until_equal(browser, lambda page: [one[-3:] for one in pages.texts(page, times)], [" ms", " ms"])
     press_thumb(browser, "right", 1, 0)
-    wait_for_text(browser, "1 judged query · 1 relevant")
+    pages.wait_for_text(browser, "1 judged query · 1 relevant")
     press_thumb(browser, "left", 3, 1)
-    wait_for_text(browser, "1 relevant · 1 not relevant")
+    pages.wait_for_text(browser, "1 relevant · 1 not relevant")
     qrels = (site.verdict / "judgements" / "qrels" / "test.tsv").read_text().splitlines()
     assert qrels[1:] == [f"{query_id(asked)}\t{right[0]}\t1", f"{query_id(asked)}\t{left[2]}\t0"]
     browser.refresh()
     wait_for_thumbs(browser, "right", 1, ["true", "false"])
     wait_for_thumbs(browser, "left", 3, ["false", "true"])
     press_thumb(browser, "left", 3, 1)
-    wait_for_text(browser, "1 relevant · 0 not relevant")
-    click(browser, "[data-testid=stExpander] summary")
-    wait_for_text(browser, f"--corpus beir:{site.verdict / 'judgements'} --split test")
+    pages.wait_for_text(browser, "1 relevant · 0 not relevant")
+    pages.click(browser, "[data-testid=stExpander] summary")
+    pages.wait_for_text(browser, f"--corpus beir:{site.verdict / 'judgements'} --split test")
 
 
-def test_hostile_text_is_inert(browser: Chrome, site: Site) -> None:
+def test_hostile_text_is_inert(browser: Chrome, site: pages.Site) -> None:
     """In a passage, in its title and in a query."""
     browser.get(f"{site.address}/search?q=hostile+text+**bold**+:smile:+%3Cimg%20src=x%20onerror=window.hacked=1%3E")
-    wait_for(browser, lambda page: HOSTILE_DOC in found(page, "right"))
-    card = texts(browser, f"[data-doc='{HOSTILE_DOC}']")[0].replace("\n", " ")
+    pages.wait_for(browser, lambda page: HOSTILE_DOC in found(page, "right"))
+    card = pages.texts(browser, f"[data-doc='{HOSTILE_DOC}']")[0].replace("\n", " ")
     assert HOSTILE in card and "<b>Bold</b> title" in card
-    assert texts(browser, ".mm-hit img, .mm-hit script, .mm-hit b, .mm-hit strong") == []
+    assert pages.texts(browser, ".mm-hit img, .mm-hit script, .mm-hit b, .mm-hit strong") == []
     press_thumb(browser, "right", found(browser, "right").index(HOSTILE_DOC) + 1, 0)
-    wait_for_text(browser, "1 judged query · 1 relevant")
+    pages.wait_for_text(browser, "1 judged query · 1 relevant")
     assert browser.execute_script("return window.hacked") is None

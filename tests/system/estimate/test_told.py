@@ -1,6 +1,5 @@
 """A plan that was told before anything was there, against what a tiny run really writes and takes."""
 
-import json
 import random
 
 import pytest
@@ -13,6 +12,7 @@ from midmask.experiment.run import Runner
 from midmask.recipes import RECIPES
 from midmask.store.artifact import load
 from midmask.store.place import Place
+from tests.support.corpora.collections import json_lines, write
 
 PASSAGES, QUERIES = 1500, 300
 TOLERANCES = {"pretrain": 0.05, "finetune": 0.05, "encode": 0.05, "tokenise": 0.7, "prepare": 0.7, "search": 0.7}
@@ -23,16 +23,16 @@ TOLERANCES = {"pretrain": 0.05, "finetune": 0.05, "encode": 0.05, "tokenise": 0.
 def collection(tmp_path) -> str:
     """Passages of made-up words, the first of each being a query's."""
     folder, draw = tmp_path / "small", random.Random(0)
-    (folder / "qrels").mkdir(parents=True)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(800)]
     texts = [" ".join(draw.choices(words, k=draw.randint(15, 60))) for _ in range(PASSAGES)]
-    lines = [json.dumps({"_id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    asked = [json.dumps({"_id": f"q{number}", "text": texts[number][:40]}) for number in range(QUERIES)]
-    (folder / "queries.jsonl").write_text("\n".join(asked) + "\n")
+    write(
+        folder / "corpus.jsonl",
+        json_lines([{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]),
+    )
+    write(folder / "queries.jsonl", json_lines([{"_id": f"q{n}", "text": texts[n][:40]} for n in range(QUERIES)]))
     for split, numbers in (("train", range(200)), ("dev", range(200, 250)), ("test", range(250, QUERIES))):
         rows = "".join(f"q{number}\td{number}\t1\n" for number in numbers)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+        write(folder / "qrels" / f"{split}.tsv", f"query-id\tcorpus-id\tscore\n{rows}".encode())
     return f"beir:{folder}"
 
 

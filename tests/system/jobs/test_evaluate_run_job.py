@@ -1,7 +1,10 @@
 """`sweep`, `evaluate_run`, `train_generator`: what they print, track and leave, killed and run again."""
 
 import gzip
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,19 +16,20 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner
-from midmask.leaderboard.artifacts import artifact_place, artifacts_behind
+from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, rows
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measured, per_query_files, rows
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.query_model import GenerateConfig
 from midmask.queries.written import ModelQueries
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
-from midmask.tracking.names import LOG
-from midmask.tracking.reading import read_runs
+from midmask.tracking.names import LOG, RECIPE_FILE
+from midmask.tracking.reading import artifact_file, read_runs
 from tests.support.benchmark.tiny import write_collection
+from tests.support.dashboards.browser import ROOT
 from tests.support.jobs.processes import finished_points, killed_after_one_trial, start
 from tests.support.jobs.running import run_job
 from tests.support.queries.articles import opening
@@ -60,11 +64,8 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     values = per_query_files(uri, tmp_path / "cache")(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
     place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
-    assert place is not None and [one.record["step"] for one in artifacts_behind(place)] == [
-        "prepare",
-        "read_run",
-        "evaluate",
-    ]
+    assert place is not None
+    assert [one.record["step"] for one in artifacts_behind(place)] == ["prepare", "read_run", "evaluate"]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
     assert not missing and query.text and len(query.retrieved["other"]) == 3
 
@@ -131,3 +132,18 @@ def test_a_sweep_is_killed_goes_on_and_is_then_cached(tmp_path: Path) -> None:
     assert len(later) == len(runs) + 1
     assert later[0].status == "cached" and later[0].tags["midmask.cached_run"] == parents[0].run_id
     assert rows(later) == rows(runs)
+
+
+def test_the_command_names_the_same_fingerprint(worked_store: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    home, fingerprints = worked_store
+    uri = f"sqlite:///{home}/mlflow.db"
+    runs = read_runs(uri)
+    (run,) = (one for one in runs if measured(one) and one.tags["midmask.fingerprint"] == fingerprints["retromae"])
+    recipe, place = artifact_file(uri, run.run_id, RECIPE_FILE, tmp_path), artifact_place(run, "tiny", "dev")
+    assert recipe is not None and place is not None
+    arguments = command_again(run, str(recipe), "dev", artifacts_behind(place))
+    command = shlex.join([sys.executable, *arguments, "--dry-run", "--tracking-uri", f"sqlite:///{home}/x.db"])
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines() if " evaluate " in line]
+    assert ["cached", "evaluate", run.tags["midmask.fingerprint"]] in lines, done.stdout[-3000:]

@@ -15,18 +15,24 @@ from mlflow import MlflowClient
 
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import write_collection
-from tests.support.cluster.head import head
-from tests.support.jobs.planted import ENVIRONMENT, PASSWORD, USER, found_below, found_in, outcome, tracking_uri
-from tests.support.jobs.processes import has_row, kill_tree, start
-from tests.support.jobs.running import JOBS, run_job
-from tests.support.opens import opens
+from tests.support.disks import opens
+from tests.support.jobs.processes import has_row, head, interruptible, kill_tree, start
+from tests.support.jobs.running import (
+    ENVIRONMENT,
+    JOBS,
+    PASSWORD,
+    USER,
+    found_below,
+    found_in,
+    outcome,
+    run_job,
+    tracking_uri,
+)
 from tests.support.tracking.server import Guarded, Server
 from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until
 
 SMALL = ["--set", "tokens.vocabulary_size=300", "--set", "pretrain.batch_size=8", "--set", "pretrain.steps=20000"]
-
-
 LONG_TRIALS = {
     "name": "one", "recipe": "retromae", "search": "grid", "baselines": [], "seeds": [0],
     "parameters": {"tokens.query_length": {"values": [16]}},
@@ -125,19 +131,14 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
         monkeypatch.setenv(name, value)
     began = time.time()
     with head(CPU=2) as environment, open(tmp_path / "said", "wb") as said_by_job:
-        process = subprocess.Popen(
-            job,
-            env={**environment, "MIDMASK_HOME": str(home)},
-            stdout=said_by_job,
-            stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        own, pipes = {**environment, "MIDMASK_HOME": str(home)}, {"stdout": said_by_job, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(job, env=own, **pipes, preexec_fn=interruptible)
         wait_until(lambda: any("pretrain/loss" in run.data.metrics for run in runs_in(uri)), process, tmp_path / "said")
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 130
-        own = [path for path in Path("/tmp").glob("demo*") if path.stat().st_ctime >= began]
-        assert any(path.name == "raylet.out" for folder in own for path in folder.rglob("raylet.out"))
-        assert found_below([home, tmp_path / "server", *own]) == {}
+        rays = [path for path in Path("/tmp").glob("demo*") if path.stat().st_ctime >= began]
+        assert any(path.name == "raylet.out" for folder in rays for path in folder.rglob("raylet.out"))
+        assert found_below([home, tmp_path / "server", *rays]) == {}
     text = (tmp_path / "said").read_text()
     assert "interrupted; the same command goes on" in text and "jobs/pretrain.py --corpus" in text
     assert found_in(text.encode()) == [], text
@@ -152,20 +153,12 @@ SPACE = {
     "name": "few", "recipe": "retromae", "search": "grid", "baselines": ["none", "mlm"],
     "parameters": {"objective.encoder_mask_ratio": {"values": [0.1, 0.2, 0.3, 0.4, 0.5]}},
 }  # fmt: skip
+JOBS_OF_MANY = ["sweep --space few.yaml", "benchmark_middle_training --systems none,mlm,retromae"]
+JOBS_OF_MANY += ["sweep_decoder_depth", "sweep_sparse_topn"]
 
 
-@pytest.mark.parametrize(
-    ("job", "times"),
-    [
-        ("sweep --space few.yaml", OPENS),
-        ("benchmark_middle_training --systems none,mlm,retromae", OPENS),
-        ("sweep_decoder_depth", OPENS),
-        ("sweep_sparse_topn", OPENS),
-    ],
-)
-def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(
-    job: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("job", JOBS_OF_MANY)
+def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(job: str, tmp_path: Path, monkeypatch) -> None:
     """However many points or systems there are."""
     (home := tmp_path / "home").mkdir()
     (tmp_path / "few.yaml").write_text(yaml.safe_dump(SPACE))
@@ -177,7 +170,7 @@ def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(
     assert f"corpus.name = {corpus}" in done.out and "to do" in done.out
     assert "in all" in done.out.split("estimate on this machine")[1]
     assert list(home.iterdir()) == []
-    assert counts.keys() == FILES and set(counts.values()) == {times}, counts
+    assert counts.keys() == FILES and set(counts.values()) == {OPENS}, counts
 
 
 def test_a_dry_run_is_that_of_the_job_and_imports_neither_ray_nor_mlflow(tmp_path: Path) -> None:

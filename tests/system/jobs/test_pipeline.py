@@ -19,15 +19,16 @@ from transformers import AutoModel
 from midmask.app.run_contents import MODEL_PARAM
 from midmask.leaderboard.rows import rows
 from midmask.tracking.reading import read_runs
-from tests.support.benchmark.tiny import reciprocal_ranks, relevant, write_collection
+from tests.support.benchmark.tiny import ONE_STAGE, reciprocal_ranks, relevant, write_collection
 from tests.support.jobs.running import Done, run_job
 
 PROTOCOL = ["--recipe", "retromae", "--protocol", "sigir23_1neg_distil"]
+TEACHER = {"steps": 2, "batch_size": 4, "threads": 1}
 SHORT = {
-    "tokens.vocabulary_size": 300, "pretrain.steps": 3, "pretrain.batch_size": 8, "pretrain.threads": 1,
-    "stages.0.train.steps": 2, "stages.0.train.batch_size": 4, "stages.0.train.threads": 1,
-    "stages.0.teacher.train.steps": 2, "stages.0.teacher.train.batch_size": 4, "stages.0.teacher.train.threads": 1,
-}  # fmt: skip
+    **ONE_STAGE,
+    "pretrain.steps": 3,
+    **{f"stages.0.teacher.train.{name}": value for name, value in TEACHER.items()},
+}
 
 
 class Pipeline:

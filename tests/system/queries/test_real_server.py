@@ -37,9 +37,8 @@ def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("home")
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-c", START, "serve", str(model), "--host", "127.0.0.1", "--port", "0"]
-    server = subprocess.Popen(
-        command, env={**os.environ, **offline}, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
-    )
+    pipes = {"stderr": subprocess.STDOUT, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, env={**os.environ, **offline}, **pipes, text=True)
     try:
         assert server.stdout is not None
         told: list[str] = []

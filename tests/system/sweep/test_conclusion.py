@@ -1,10 +1,17 @@
-"""Whole sweeps in one process, without Ray: trials, study, conclusion, its data and its words, on real artifacts."""
+"""Whole sweeps: in one process, without Ray, on real artifacts; and on a Ray with GPUs by name, which find the same."""
 
+import contextlib
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
+import pytest
+import yaml
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
@@ -25,8 +32,33 @@ from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
-from tests.support.benchmark.tiny import write_collection
-from tests.support.cluster.spaces import DEPTH, SHORT, SIZE, check_repeated_seeds, check_words_and_bytes
+from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, write_collection
+from tests.support.jobs.processes import head
+from tests.support.jobs.running import JOBS, run_job
+
+SHORT = {"settings": {**ONE_STAGE, "stages.0.train.steps": 3}, "baselines": ["none"], "seeds": [0, 1]}
+DEPTH = {
+    "name": "depth", "recipe": "retromae", "trial_seeds": [0, 1],
+    "rungs": {"shares": [0.5], "steps": 2, "prune": False},
+    "parameters": {
+        "objective.decoding": {"values": ["enhanced", "basic"]},
+        "objective.decoder_layers": {"values": [1, 2], "when": {"objective.decoding": "basic"}},
+    },
+}  # fmt: skip
+WORDS = {"representation.lexical": "logits"}
+SIZE = {
+    "name": "size", "recipe": "dupmae", "protocol": "in_batch",
+    "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
+    "parameters": {
+        "representation.lexical": {"values": ["logits", None]},
+        "representation.passage_terms": {"values": [16], "when": WORDS},
+        "evaluation.passage_terms": {"values": [2, 4, 16], "when": WORDS, "label": "N"},
+        "representation.width": {"values": [8, 16], "when": WORDS},
+    },
+    "marks": {
+        "CLS": {"representation.lexical": None}, "8+4": {"representation.width": 8, "evaluation.passage_terms": 4},
+    },
+}  # fmt: skip
 
 
 class Here:
@@ -55,10 +87,9 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
     compared = entrants(one, trials)
     for step in (step for entrant in compared for step in entrant.evaluations.values()):
         runner.compute(step)
+    planned = plan(recipe, one.survey)
     configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {
-        split: runner.compute(plan(recipe, one.survey).bm25_evaluation(config)) for split, config in configs.items()
-    }
+    bm25 = {split: runner.compute(planned.bm25_evaluation(config)) for split, config in configs.items()}
     return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
 
 
@@ -71,10 +102,14 @@ def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
     told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
     assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
-    check_repeated_seeds(told)
     for point in told["points"]:
+        assert len(point["seeds"]) == 2 and np.mean(point["seeds"]) == pytest.approx(point["values"]["nDCG@10"])
+        assert len(point["probes"]) == 1 and point["complete"]
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
+    spread = np.sqrt(np.mean([np.var(point["seeds"], ddof=1) for point in told["points"]]))
+    assert told["noise_floor"]["seed_spread"] == pytest.approx(spread), "that of all points"
+    assert told["noise_floor"]["seed_degrees"] == 3
     events = [told.event for told in heard.told]
     assert [event.number for event in events if isinstance(event, RungMeasured)] == [1, 2] * 3
     begun = {event.step.fingerprint for event in events if isinstance(event, Begun)}
@@ -111,7 +146,59 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
 
     assert len(told["points"]) == 7
-    check_words_and_bytes(told)
+    values = [(point["values"]["nDCG@10"], point["values"]["bytes_per_passage"]) for point in told["points"]]
+    beaten = [any(a >= x and b <= y and (a, b) != (x, y) for a, b in values) for x, y in values]
+    assert [point["front"] for point in told["points"]] == [not one for one in beaten]
+    for point in told["points"]:
+        words, size = point["parameters"].get("evaluation.passage_terms"), point["costs"]["bytes_per_passage"]
+        if point["parameters"].get("representation.width") == 8:
+            # 32 bits and an index a word, of a vocabulary of 300 at most; two headers
+            assert 4 * 8 + words * 4 < size < 4 * 8 + words * (32 + 9) / 8 + (128 + 64) / 48 + 1
+        assert point["costs"]["search_ms_per_query"] > 0
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
     out = end.text()
     assert "front of nDCG@10 and bytes_per_passage" in out and "probe at" not in out
+
+
+FLAGS = ["--workers", "1", "--workers-per-training", "1"]
+"""One trial after another, so that the same one is behind."""
+
+
+def sweep_of(home: Path) -> list[dict[str, Any]]:
+    """The points of the sweep's result, without what they cost."""
+    (path,) = (home / "store" / "sweep").glob("*/sweep.json")
+    points = json.loads(path.read_text())["points"]
+    return [{name: value for name, value in point.items() if name != "costs"} for point in points]
+
+
+def executors(home: Path) -> dict[str, set[str]]:
+    """Step of a run -> where its trainings ran."""
+    ran: dict[str, set[str]] = {}
+    for run in read_runs(f"sqlite:///{home}/mlflow.db"):
+        ran.setdefault(run.tags["midmask.step"], set()).add(run.tags["midmask.executor"])
+    return ran
+
+
+@pytest.mark.timeout(900)
+def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(ray_local, tmp_path, monkeypatch) -> None:
+    project, corpus = tmp_path / "project", write_collection(tmp_path / "words")
+    shutil.copytree(JOBS, project / "jobs")
+    (project / "pyproject.toml").touch()
+    (project / "search_spaces").mkdir()
+    (project / "search_spaces" / "mask_ratio.yaml").write_text(yaml.safe_dump(TWO_TRIALS))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"GPU": 2}))
+    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--", "jobs/sweep_mask_ratio.py"]
+    with contextlib.chdir(project), head(CPU=2) as environment:
+        done = subprocess.run([*submit, "--corpus", corpus, *FLAGS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert executors(project)["trial"] == {"ray train"}
+    tags = [run.tags for run in read_runs(f"sqlite:///{project}/mlflow.db")]
+    assert sorted(own["midmask.status"] for own in tags if own["midmask.step"] == "trial") == ["finished", "pruned"]
+
+    space = project / "search_spaces" / "mask_ratio.yaml"
+    (tmp_path / "one").mkdir()
+    inside = run_job("sweep", "--space", str(space), "--corpus", corpus, *FLAGS, home=tmp_path / "one")
+    assert inside.code == 0, inside.err[-2000:]
+    assert executors(tmp_path / "one")["trial"] == {"process"}
+    assert sweep_of(project) == sweep_of(tmp_path / "one")

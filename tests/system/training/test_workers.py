@@ -21,23 +21,12 @@ from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import accumulate, prepare_model
 from midmask.training.rehearsal import BESIDE_WEIGHTS, GIB, fit_micro_batch
 from midmask.training.setup import TrainingSetup
-from tests.support.training.cut import (
-    assert_same_gradients,
-    batch,
-    config,
-    coupled_objective,
-    cut,
-    gradients,
-    rows_of,
-    trained,
-)
-from tests.support.training.runs import assert_same_run, run_here, run_workers, spec_of, trace_of
-from tests.support.training.worker import setup_of
+from tests.support.training import cut as shares
+from tests.support.training.runs import assert_same_run, run_here, run_workers, setup_of, spec_of, trace_of
 
 QUIET = {"name": "tiny", "dropout": 0.0}
 SPLIT = {**QUIET, "experts": "ffn"}
 TUNED = {"kind": "finetune", "objective": {"name": "contrastive"}, "per_query": 1}
-
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "retromae": ("", {"objective": {"name": "retromae"}}, {}),
     "retromae, layers computed again": ("", {"objective": {"name": "retromae"}}, {"recompute": True, "micro_batch": 4}),
@@ -108,30 +97,30 @@ def one_of_two_workers(rank: int, meeting: str, out: str) -> None:
     limit = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=limit)
     for name in MEETING:
-        coupled = coupled_objective(name).eval()
+        coupled = shares.coupled_objective(name).eval()
         model = prepare_model(coupled)
         for shape, (rows, size) in WORKERS.items():
             half = -(-rows // 2)
-            mine = cut(batch(name), size, *((0, half) if rank == 0 else (half, rows)))
+            mine = shares.cut(shares.batch(name), size, *((0, half) if rank == 0 else (half, rows)))
             for step in range(2):
-                sums, counts = accumulate(model, coupled, config(size, rows), mine, ())
-                torch.save((sums, counts, gradients(coupled)), f"{out}.{name}.{shape}.{step}.{rank}")
+                sums, counts = accumulate(model, coupled, shares.config(size, rows), mine, ())
+                torch.save((sums, counts, shares.gradients(coupled)), f"{out}.{name}.{shape}.{step}.{rank}")
     dist.destroy_process_group()
 
 
 def test_two_workers_with_chunks_are_one_worker_without(tmp_path):
     mp.spawn(one_of_two_workers, args=(str(tmp_path / "meeting"), str(tmp_path / "saved")), nprocs=2)
     for name in MEETING:
-        coupled = coupled_objective(name).eval()
+        coupled = shares.coupled_objective(name).eval()
         for shape, (rows, _) in WORKERS.items():
-            sums, expected = trained(coupled, [rows_of(batch(name), 0, rows)], batch_size=rows)
+            sums, expected = shares.trained(coupled, [shares.rows_of(shares.batch(name), 0, rows)], batch_size=rows)
             for step in range(2):
                 workers = [torch.load(tmp_path / f"saved.{name}.{shape}.{step}.{rank}") for rank in range(2)]
                 torch.testing.assert_close(workers[0][0] + workers[1][0], sums, rtol=1e-9, atol=1e-9)
                 assert torch.equal(workers[0][1], workers[1][1])
                 for _, _, found in workers:
                     moved = {key: value for key, value in found.items() if key in expected}
-                    assert_same_gradients(moved, expected, 1e-8)
+                    shares.assert_same_gradients(moved, expected, 1e-8)
 
 
 CPU = torch.device("cpu")

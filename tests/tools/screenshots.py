@@ -1,10 +1,18 @@
-"""The pictures of the documentation, each of pages that run over a store which is made here: nothing else is needed.
+"""Pictures of all pages over a store of tracked runs: `make screenshots`.
+
+python -m tests.tools.screenshots [--tracking-uri URI] [--verdict FOLDER] [--out FOLDER]
+python -m tests.tools.screenshots --guides [SCENE …]
+
+Each page is drawn light and dark, 1280 and 390 pixels wide, in headless Chromium: OUT/PAGE-THEME-WIDTH.png. With
+--guides the pictures of the documentation are drawn, into docs/pictures, each of pages that run over a store which is
+made here: nothing else is needed. Scenes:
 
 records   the leaderboard and Compare over the records of docs/results: a minute
 sweep     a small sweep from random weights: some minutes
 choose    a verdict on the documentation itself, and the page that searches with it: a quarter of an hour
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -12,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,10 +30,10 @@ from selenium.webdriver import Chrome
 from midmask.benchmark.records import CellRecord, read_records
 from midmask.core.config import fingerprint
 from midmask.store.place import Place
-from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.names import collection_key, metric_key, queries_key, resolve_tracking_uri
 from midmask.tracking.runs import Tracker
-from tests.support.dashboards.browser import PAGE, ROOT, appearance, served
-from tests.support.dashboards.pages import wait_for_text, wait_until_drawn
+from tests.support.dashboards.browser import PAGE, ROOT, appearance, chromium, served
+from tests.support.dashboards.pages import PAGES, wait_for_text, wait_until_drawn
 
 RECORDS = ROOT / "docs" / "results" / "records"
 PATIENCE = 1800
@@ -35,7 +44,6 @@ SWEEP = (
     *("--set", "stages.0.train.steps=100"),
 )
 CHOOSE = ("jobs/choose_middle_training.py", "--budget", "12m")
-
 TALLEST, LEAST = 6000, 700
 """Pixels; a page with a hundred systems is cut at the first, and an empty one is as tall as the second."""
 
@@ -56,20 +64,13 @@ class Picture(NamedTuple):
 
 LABELS = "?corpus=squad&split=test&protocol=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
-
-PICTURES = {
-    picture.name: picture
-    for picture in (
-        Picture("leaderboard", LABELS, height=900),
-        Picture("leaderboard-phone", LABELS, "dark", 390, 760),
-        Picture("compare", "compare?place=squad+test", height=1000),
-        Picture("methods", "?split=test&representation=dense", height=900),
-        Picture("training", "training", height=900),
-        Picture("sweep", "sweep", height=1100),
-        Picture("verdict", "verdict.html", height=1100),
-        Picture("search", ASKED, height=1000),
-    )
+HEIGHTS = {
+    **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000, ("training", "training"): 900},
+    **{("methods", "?split=test&representation=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},
+    ("verdict", "verdict.html"): 1100,
 }
+PICTURES = {name: Picture(name, page, height=height) for (name, page), height in HEIGHTS.items()}
+PICTURES["leaderboard-phone"] = Picture("leaderboard-phone", LABELS, "dark", 390, 760)
 
 
 def take(browser: Chrome, address: str, picture: Picture, folder: Path) -> Path:
@@ -116,7 +117,7 @@ def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
     yield out / f"{picture.name}.png"
     with _pages(own, flags=("--verdict", str(own / "verdict"))) as at:
         browser.get(f"{at}/{ASKED}")
-        wait_for_text(browser, "three ranks higher", PATIENCE)
+        wait_for_text(browser, "three ranks higher", patience=PATIENCE)
         yield take(browser, at, PICTURES["search"], out)
 
 
@@ -188,3 +189,35 @@ def _track(tracker: Tracker, record: CellRecord, folder: Path, backbone: str) ->
     if first.costs is not None:
         run.log(first.costs.metrics(), 0)
     run.finish()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.screenshots", description=__doc__)
+    parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
+    parser.add_argument("--verdict", type=Path, help="a verdict's folder, for the page Search")
+    parser.add_argument("--out", type=Path, help="default: screenshots, with --guides docs/pictures")
+    parser.add_argument("--guides", nargs="*", choices=SCENES, help="the pictures of the documentation; default: all")
+    flags = parser.parse_args()
+    out = flags.out or ROOT / ("screenshots" if flags.guides is None else "docs/pictures")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "profile") as browser:
+        if flags.guides is None:
+            made = all_pages(browser, flags, Path(folder), out)
+        else:
+            made = (path for name in flags.guides or SCENES for path in SCENES[name](browser, Path(folder), out))
+        for path in made:
+            print(path, flush=True)
+    return 0
+
+
+def all_pages(browser: Chrome, flags: argparse.Namespace, home: Path, out: Path) -> Iterator[Path]:
+    options = ["--tracking-uri", resolve_tracking_uri(flags.tracking_uri, ROOT)]
+    options += ["--verdict", str(flags.verdict)] if flags.verdict else []
+    with served(PAGE, options, home / "streamlit.log") as address:
+        for page, theme, width in product(PAGES, ("light", "dark"), (1280, 390)):
+            picture = Picture(f"{page or 'leaderboard'}-{theme}-{width}", page, theme, width)
+            yield take(browser, address, picture, out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
