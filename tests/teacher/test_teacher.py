@@ -3,7 +3,9 @@
 import gzip
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from sentence_transformers import CrossEncoder as PublicCrossEncoder
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
+from midmask.exchange.score_files import LIST, Scored
 from midmask.experiment.kinds import KINDS
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.retrieve import ranked
@@ -27,11 +30,21 @@ from midmask.teacher.score import SCORE, ReadScoresConfig, ScoreConfig, read_sco
 from midmask.teacher.teach import TeachConfig
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.optimiser import TrainConfig
-from tests.support.teacher.lists import QUERIES, teaching, texts_of, trace_of, write_inputs, write_negatives
-from tests.support.teacher.score_lists import write_score_lists
-from tests.support.training.runs import assert_same_run
+from tests.support.teacher.lists import QUERIES, teaching, texts_of, write_inputs, write_negatives
+from tests.support.training.runs import assert_same_run, trace_of
 
 Scores = dict[tuple[str, str], float]
+
+
+def write_score_lists(place: Place, scores: Iterable[Scored]) -> None:
+    """In the list layout, as Hugging Face's data sets of teachers: the scores of a query have to follow each other."""
+    rows = [
+        {"query_id": query_id, "corpus_id": [doc for _, doc, _ in own], "score": [score for *_, score in own]}
+        for query_id, group in groupby(scores, itemgetter(0))
+        for own in [list(group)]
+    ]
+    with place.writing() as stream:
+        pq.write_table(pa.Table.from_pylist(rows, schema=LIST), stream, compression="zstd")
 
 
 def scored(config: ScoreConfig, inputs: Mapping[str, Artifact], out: Path) -> tuple[Scores, dict[str, Any]]:
