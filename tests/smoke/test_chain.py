@@ -1,5 +1,5 @@
 """The shortest way through the house, on a real local Ray of two CPUs and 48 passages: a recipe from the corpus to its
-measures, a sweep of two trials, what a task of Ray gets wrong. The rest of what Ray does is in tests/system.
+measures, a sweep of two trials. The rest of what Ray does is in tests/system.
 """
 
 import json
@@ -13,15 +13,10 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from midmask.backend.pool import run_sharded
-from midmask.errors import UserError
-from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
 from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, reciprocal_ranks, write_collection
 from tests.support.disks import opens
 from tests.support.jobs.running import run_job
-from tests.support.queries.documents import write_inputs
 
 
 def records(home: Path, step: str) -> list[dict[str, Any]]:
@@ -82,11 +77,3 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
     assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
     trials = [run for run in runs if run.tags["midmask.step"] == "trial"]
     assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
-
-
-def test_a_mistake_in_a_task_is_one_line(ray_local: None, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    config, out = PseudoQueriesConfig(source=f"model:{tmp_path}"), Place(str(tmp_path / "out"))
-    with pytest.raises(UserError, match="no sequence-to-sequence or causal model") as error:
-        run_sharded(PSEUDO_QUERIES, config, write_inputs(tmp_path), out, actors=1)
-    assert "\n" not in str(error.value)

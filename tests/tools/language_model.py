@@ -8,8 +8,8 @@ replaced by [MASK], drawn by a seed; printed are the share that the model's like
 loss in nats. `ship` writes weights of 16 bits, and the tokenizer, beside the card that is there.
 """
 
-import argparse
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -67,14 +67,10 @@ def ship(folder: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "ship"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("places", nargs="+", metavar="CORPUS or FOLDER")
-    flags = parser.parse_args()
-    if flags.what == "ship":
-        ship(flags.folder, Path(flags.places[0]))
+    what, folder, *places = sys.argv[1:]
+    if what == "ship":
+        ship(Path(folder), Path(places[0]))
     else:
-        found = {corpus: accuracy(flags.folder, texts_of(corpus)) for corpus in flags.places}
+        found = {corpus: accuracy(Path(folder), texts_of(corpus)) for corpus in places}
         rows = [[corpus, f"{count:,}", f"{share:.4f}", f"{loss:.3f}"] for corpus, (count, share, loss) in found.items()]
         print(markdown(["corpus", "masked tokens", "accuracy", "loss"], rows))
