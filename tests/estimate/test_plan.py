@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from midmask.corpora import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, refuse_impossible, shape_named
-from midmask.estimate.devices import DEVICES, this_machine
+from midmask.estimate.devices import DEVICES, core_peak, this_machine
 from midmask.estimate.plan import INDEX_FLOPS_PER_SECOND, Charge, index_flops
 from midmask.estimate.trainings import Training, model_size
 from midmask.estimate.volumes import RANKED_BYTES, Volumes, dense_bytes
@@ -212,7 +213,7 @@ def test_bm25_grows_with_the_collection(bare, tmp_path):
     dev, train = sorted(one.hours for one in told.charges if one.step.name == "bm25")
     assert train == pytest.approx(502_939 * 8_841_823 * 5.9e-9 / 3_600, rel=0.02)
     assert dev == pytest.approx(train * 6_980 / 502_939, rel=0.01)
-    assert only(told, "bm25_words").hours == pytest.approx(8_841_823 / 4_500 / 3_600, rel=0.01)
+    assert only(told, "bm25_words").hours == pytest.approx(8_841_823 / 6_500 / 3_600, rel=0.01)
     assert max(one.hours for one in small.charges if one.step.name == "bm25") == pytest.approx(train / 100, 0.01)
 
 
@@ -357,3 +358,8 @@ def test_a_report_names_what_is_left_and_what_it_needs(recipe, storage):
     lines = as_text(told).splitlines()
     assert any(line.split()[:2] == ["pretrain", "1"] for line in lines) and "2 steps are cached" in as_text(told)
     assert any("memory of a device in pretrain" in line and "activations" in line for line in lines)
+
+
+def test_a_core_of_this_machine_has_the_share_of_its_own_products_that_trainings_reach():
+    core = this_machine().device
+    assert core.rate(bf16=True) == pytest.approx(0.3 * core_peak(torch.bfloat16)) and core.peak != DEVICES["cpu"].peak

@@ -10,12 +10,14 @@ others  At width 768 most kernels wait for memory, not for arithmetic. So the A1
         memory bandwidth by peak, against the A100-40G's 1.555 TB/s by 312 TFLOP/s; at most 30%.
 fp32    Encoding, scoring and dense search in fp32 multiply without TF32, off the tensor cores: 60% of that peak, which
         large matrices reach, or the rate of training, whichever is less.
-cpu     One core with AVX-512 at 3 GHz; 30% of it is left by threads, padding, AdamW and small matrices. In bf16, where
-        the processor has it, a training of MiniLM's width is twice as fast (`BF16_GAIN`).
+cpu     One core with AVX-512 at 3 GHz, twice as fast in bf16 (`BF16_GAIN`); of this machine, what a core is measured to
+        reach in products of matrices, in either. 30% of it is left by threads, padding, AdamW and small matrices.
 """
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
+from time import perf_counter
 from typing import Literal
 
 import torch
@@ -28,7 +30,7 @@ CORES_PER_GPU = 8
 """CPU cores beside each GPU of a named shape; cloud machines have 8 to 30."""
 FP32_UTILISATION = 0.6
 BF16_GAIN = 2.0
-"""Speed-up of a CPU that has bf16 products: 1.9 to 2.2 in training, 2.4 in encoding (docs/results/pretrained.md)."""
+"""Speed-up of a CPU that has bf16 products; with AVX-512's 4 are measured."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Device:
     peak: float  # FLOP/s, dense, in the type of trainings (bf16 or fp16; fp32 on CPUs)
     utilisation: float  # fraction of the peak that a training reaches
     fp32: float | None = None  # FLOP/s, dense, off the tensor cores; None for a CPU core, where it is the peak
+    bf16_gain: float = 1.0  # how many times the peak it reaches in bf16; peaks of GPUs are those of bf16
 
     @property
     def room(self) -> float | None:
@@ -51,13 +54,8 @@ class Device:
         """FLOP/s that trainings and encodings reach in this precision."""
         usual = self.peak * self.utilisation
         if self.fp32 is None:
-            return usual * gain(self.kind, bf16=bf16)
+            return usual * (self.bf16_gain if bf16 else 1.0)
         return usual if bf16 else min(usual, FP32_UTILISATION * self.fp32)
-
-
-def gain(kind: str, *, bf16: bool) -> float:
-    """How many times as fast a device of this kind is in bf16; rates of GPUs are those of bf16."""
-    return BF16_GAIN if bf16 and kind == "cpu" else 1.0
 
 
 def _gpu(name: str, gib: int, teraflops: float, utilisation: float, fp32: float) -> Device:
@@ -67,7 +65,7 @@ def _gpu(name: str, gib: int, teraflops: float, utilisation: float, fp32: float)
 DEVICES = {
     device.name.lower(): device
     for device in (
-        Device("cpu", "cpu", None, 96e9, 0.30),
+        Device("cpu", "cpu", None, 96e9, 0.30, bf16_gain=BF16_GAIN),
         _gpu("V100-16G", 16, 125, 0.23, 15.7),  # 0.900 TB/s
         _gpu("V100-32G", 32, 125, 0.23, 15.7),
         _gpu("T4", 15, 65, 0.16, 8.1),  # 0.320
@@ -121,12 +119,37 @@ def shape_named(text: str) -> Shape:
     return Shape(device, count, cores, usable_memory() if device.kind == "cpu" else None)
 
 
+MATRIX = 512
+"""Rows and columns of the matrices whose product tells the speed of a core: a millisecond or two."""
+
+
+@cache
+def core_peak(kind: torch.dtype) -> float:
+    """FLOP/s of one core of this machine in products of matrices of this kind of numbers.
+
+    The best of ten, since others may work beside it.
+    """
+    matrix, threads = torch.ones(MATRIX, MATRIX, dtype=kind), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seconds = []
+        for _ in range(10):
+            began = perf_counter()
+            torch.mm(matrix, matrix)
+            seconds.append(perf_counter() - began)
+    finally:
+        torch.set_num_threads(threads)
+    return 2 * MATRIX**3 / min(seconds)
+
+
 def this_machine() -> Shape:
     """The GPUs of this machine, else the CPU cores that this process may use. A GPU that the table lacks is taken for
     the one of the table that is next below it in memory, by its own memory."""
     cores = usable_cores()
     if not torch.cuda.is_available():
-        return Shape(DEVICES["cpu"], cores, cores, usable_memory(), f"this machine ({cores} CPU cores)")
+        peak = core_peak(torch.float32)
+        core = replace(DEVICES["cpu"], peak=peak, bf16_gain=core_peak(torch.bfloat16) / peak)
+        return Shape(core, cores, cores, usable_memory(), f"this machine ({cores} CPU cores)")
     name, memory = torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory
     gpus = [device for device in DEVICES.values() if device.memory is not None]
     smaller = [device for device in gpus if (device.memory or 0) <= 1.05 * memory] or gpus

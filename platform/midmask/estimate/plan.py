@@ -18,7 +18,7 @@ from typing import Any
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.estimate.devices import Device, Shape, gain, this_machine
+from midmask.estimate.devices import Device, Shape, this_machine
 from midmask.estimate.trainings import (
     ModelSize,
     Training,
@@ -113,7 +113,7 @@ def estimate(
             else as `workers` says.
     """
     cluster = shape or this_machine()
-    paces = [] if shape else list(finished_trainings(storage, cluster.device.kind))
+    paces = [] if shape else list(finished_trainings(storage, cluster.device))
     cluster = replace(cluster, device=apply_pace(cluster.device, paces))
     every = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
@@ -173,23 +173,24 @@ class Pace:
     rate: float
 
 
-def finished_trainings(storage: Place, device: str) -> Iterator[Pace]:
-    """The paces of trainings on such devices (cpu or cuda) that are long enough and can still be read."""
+def finished_trainings(storage: Place, device: Device) -> Iterator[Pace]:
+    """The paces of trainings on devices of this kind that are long enough and can still be read."""
     for name in (kind.name for kind in KINDS.values() if kind.trains):
         for fingerprint in (storage / name).names()[:LOOKED_AT]:
             with suppress(KeyError, ValueError, OSError, UserError):  # of an older form, or its model is gone
                 done = load(storage / name / fingerprint)
-                if done.result["device"] == device and float(done.result["seconds"]) >= LONG_ENOUGH:
-                    yield _pace_of(name, done)
+                if done.result["device"] == device.kind and float(done.result["seconds"]) >= LONG_ENOUGH:
+                    yield _pace_of(name, done, device)
 
 
-def _pace_of(name: str, done: Artifact) -> Pace:
+def _pace_of(name: str, done: Artifact, device: Device) -> Pace:
     config: Any = KINDS[name].config.model_validate(done.record["config"])
-    kind, steps, workers = (done.result[key] for key in ("device", "steps", "workers"))
+    steps, workers = done.result["steps"], done.result["workers"]
     size = trained_size(config, BackboneConfig(name=str((done.place / "model").local())), 0)
     tokens = done.result["tokens"] / (steps * config.train.batch_size)
-    trained = Training(config, size, tokens, tokens, steps, kind, workers, None)
-    devices = workers * (done.result["threads"] if kind == "cpu" else 1) * gain(kind, bf16=trained.bf16)
+    trained = Training(config, size, tokens, tokens, steps, device.kind, workers, None)
+    devices = workers * (done.result["threads"] if device.kind == "cpu" else 1)
+    devices *= device.bf16_gain if trained.bf16 else 1.0
     return Pace(name, method_of(config), trained.flops / (done.result["seconds"] * devices))
 
 
@@ -211,7 +212,7 @@ def encoding_flops(size: ModelSize, *, lexical: bool) -> float:
 
 START_S = 0.5
 """Seconds of each step beside its work: its process, its files, its tracked run."""
-VOCABULARY_PER_SECOND = 2_000
+VOCABULARY_PER_SECOND = 4_000
 """Passages from which a core trains a tokenizer in a second."""
 POSTINGS_PER_SECOND = 1e8
 """Entries of a lexical index that a core adds up in a second."""

@@ -43,7 +43,9 @@ def as_text(plan: Estimate) -> str:
 
 def _pace(plan: Estimate) -> str:
     device = plan.shape.device
-    source = f"as {plan.paces} finished trainings" if plan.paces else "as stated in midmask/estimate/devices.py"
+    is_measured = plan.shape.label and device.kind == "cpu"
+    told = "as this machine multiplies" if is_measured else "as stated in midmask/estimate/devices.py"
+    source = f"as {plan.paces} finished trainings" if plan.paces else told
     rate = (
         f"{_count(device.rate(bf16=device.kind == 'cuda'))} FLOP/s {'a core' if device.kind == 'cpu' else 'a device'}"
     )

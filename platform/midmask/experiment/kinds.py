@@ -140,14 +140,14 @@ KINDS: Mapping[str, StepKind] = {
         # Collections, and what is derived from their texts
         StepKind(
             "prepare", CorpusConfig, corpora.prepare, runs="stream", whole_collection=True, named_by_content=True,
-            is_collection=True, texts_per_second=15_000, nominal_seconds=10.0,
+            is_collection=True, texts_per_second=25_000, nominal_seconds=10.0,
         ),
         StepKind(
             "queries", QueriesConfig, make_queries, runs="driver", whole_collection=True, texts_per_second=600,
         ),
         StepKind("join", JoinConfig, corpora.join, whole_collection=True, texts_per_second=40_000),
         StepKind(
-            "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=2_400,
+            "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=4_500,
         ),
         StepKind(
             "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, is_collection=True,
@@ -191,11 +191,11 @@ KINDS: Mapping[str, StepKind] = {
         # Search
         StepKind(
             "bm25_words", Bm25WordsConfig, BM25_WORDS, runs="shards", whole_collection=True, intermediate=True,
-            texts_per_second=4_500,
+            texts_per_second=6_500,
         ),
         StepKind(
             "bm25_index", Bm25IndexConfig, BM25_INDEX, runs="shards", whole_collection=True, intermediate=True,
-            texts_per_second=63_000,
+            texts_per_second=300_000,
         ),
         StepKind("bm25", Bm25Config, rank_with_bm25, runs="actors"),
         StepKind(
