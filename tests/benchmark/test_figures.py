@@ -180,7 +180,6 @@ def test_intervals_over_three_middle_trainings_cover_the_truth_in_93_to_97_perce
 
 
 def test_fine_tuning_seeds_of_one_middle_training_are_no_further_evidence_of_it():
-    """A fine-tuning that gives the same again does not narrow the interval."""
     one = results(drawn({RETROMAE: 0.5, NONE: 0.4}, seeds=1, pretrain_seeds=3))
     two = results(one, [replace(found, seed=found.seed + 10) for found in one.where(system="retromae")])
     first, again = gain(one), gain(two)
