@@ -57,7 +57,6 @@ def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing
 
 
 def test_a_curve_has_a_point_for_each_length_of_middle_training_with_the_gain_over_the_baseline(tmp_path: Path):
-    """Lengths are the tokens of a system's costs; a recipe with two lengths is no curve."""
     lengths = {100: 400_000, 400: 1_640_000, 1600: 6_400_000}
     gained = {"retromae": (-0.02, 0.03, 0.05), "mlm": (0.0, 0.01)}
     none = dense("none", setting="1k labels")

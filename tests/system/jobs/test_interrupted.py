@@ -175,11 +175,10 @@ def test_a_dry_run_reads_its_collection_once_and_leaves_nothing(job: str, tmp_pa
 
 def test_a_dry_run_is_that_of_the_job_and_imports_neither_ray_nor_mlflow(tmp_path: Path) -> None:
     environment = {**os.environ, "MIDMASK_HOME": str(tmp_path)}
+    flags = ["--dry-run", "--set", "pretrain.steps=3"]
     commands = [["-X", "importtime", "-m", "midmask.commands", "pretrain"], ["-X", "importtime", "jobs/pretrain.py"]]
     quiet = {"env": environment, "cwd": JOBS.parent, "capture_output": True, "text": True, "check": True}
-    done = [
-        subprocess.run([sys.executable, *one, "--dry-run", "--set", "pretrain.steps=3"], **quiet) for one in commands
-    ]
+    done = [subprocess.run([sys.executable, *one, *flags], **quiet) for one in commands]
     plans, hours = zip(*(one.stdout.split("\nestimate on this machine") for one in done), strict=True)
     assert plans[0] == plans[1] and "pretrain.steps = 3" in plans[0] and all("peak storage" in one for one in hours)
     for one in done:
