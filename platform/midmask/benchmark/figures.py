@@ -27,6 +27,7 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import contrast, deviation
+from midmask.evaluation.statistics.significance import p_text
 from midmask.store.place import Place
 
 if TYPE_CHECKING:
@@ -141,8 +142,7 @@ def _gain(key: SystemKey, base: SystemKey, here: Results, measure: str) -> Panel
     """The gain of a system over another one on the one corpus and split of these results."""
     place = [(here[0].corpus, here[0].split)]
     gain = contrast([weigh(of, sign, here, place, measure) for sign, of in ((1.0, key), (-1.0, base))])
-    p = "p < 0.0001" if gain.p < 1e-4 else f"p = {gain.p:.2g}"
-    text = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}], {p}"
+    text = f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}], {p_text(gain.p, 'p = ', 'p ')}"
     return PanelPoint(gain.value, gain.low, gain.high, text)
 
 
@@ -189,21 +189,8 @@ def curve_figure(results: Results, path: Path, baseline: str | None, measure: st
     returns an empty text where no recipe was trained for several lengths.
     """
     panels = curve_panels(results, baseline, measure) if baseline else []
-    if not panels:
-        return ""
-    draw_panels(panels, path, _draw_gains, f"{measure}, gain over {baseline}")
-    return (
-        f"{measure} less that of `{baseline}`, by tokens of middle training, with its 95% interval over queries and "
-        f"{_repeated(results)}.\n\n{panel_table(panels)}"
-    )
-
-
-def _repeated(results: Results) -> str:
-    """What of its trainings an interval counts."""
-    middle = len({result.pretrain_seed for result in results} - {None})
-    if middle > 1:
-        return f"fine-tuning seeds; {middle} middle trainings of each method"
-    return "fine-tuning seeds; each middle training was run once"
+    what = f"{measure} less that of `{baseline}`, by tokens of middle training,"
+    return _gains_of(panels, results, path, f"{measure}, gain over {baseline}", what)
 
 
 def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
@@ -211,14 +198,18 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     without a baseline in two settings.
     """
     panels = gain_panels(results, baseline, measure) if baseline else []
+    what = f"{measure} less that of `{baseline}` in the same setting,"
+    return _gains_of(panels, results, path, f"{measure}, gain over {baseline}", what)
+
+
+def _gains_of(panels: Sequence[Panel], results: Results, path: Path, axis: str, what: str) -> str:
+    """Draws the panels, if there are any, and writes their table below `what` was gained."""
     if not panels:
         return ""
-    draw_panels(panels, path, _draw_gains, f"{measure}, gain over {baseline}")
-    return (
-        f"{measure} less that of `{baseline}` in the same setting, with its 95% interval over queries and "
-        f"{_repeated(results)}."
-        f"\n\n{panel_table(panels)}"
-    )
+    draw_panels(panels, path, _draw_gains, axis)
+    middle = len({result.pretrain_seed for result in results} - {None})
+    run = f"{middle} middle trainings of each method" if middle > 1 else "each middle training was run once"
+    return f"{what} with its 95% interval over queries and fine-tuning seeds; {run}.\n\n{panel_table(panels)}"
 
 
 def _draw_gains(axes: "Axes", panel: Panel) -> None:

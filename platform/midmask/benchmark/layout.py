@@ -217,15 +217,13 @@ def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[i
     Each middle training is fine-tuned with seeds of its own, as many as the benchmark has, so that no two of them share
     their batches; a system without middle training is fine-tuned with all of these.
     """
-    span = max(benchmark.seeds) - min(benchmark.seeds) + 1
-    nested = [
-        (pretrain, seed + number * span)
-        for number, pretrain in enumerate(benchmark.pretrain_seeds or (recipe.pretrain.seed,))
-        for seed in (benchmark.seeds if is_fine_tuned(benchmark, key) else benchmark.seeds[:1])
-    ]
+    own, is_tuned = recipe.pretrain.seed, is_fine_tuned(benchmark, key)
+    seeds, span = benchmark.seeds if is_tuned else benchmark.seeds[:1], max(benchmark.seeds) - min(benchmark.seeds) + 1
+    middle = enumerate(benchmark.pretrain_seeds or (own,))
+    nested = [(pretrain, seed + number * span) for number, pretrain in middle for seed in seeds]
     if recipe.objective:
         return nested
-    return [(recipe.pretrain.seed, seed) for _, seed in (nested if is_fine_tuned(benchmark, key) else nested[:1])]
+    return [(own, seed) for _, seed in (nested if is_tuned else nested[:1])]
 
 
 def reason_not_run(benchmark: Benchmark, key: SystemKey) -> str | None:

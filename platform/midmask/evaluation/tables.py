@@ -47,9 +47,7 @@ class ComparisonProtocol:
     baseline: str | None = None
     test: Test = "t"
     correction: Correction | None = "bonferroni"
-    seeds: bool = (
-        False  # whether the t-test counts the spread over seeds, pooled over a column, beside that over queries
-    )
+    seeds: bool = False  # whether the t-test counts seeds too, by their spread pooled over a column
 
 
 @dataclass(frozen=True)

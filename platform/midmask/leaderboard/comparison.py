@@ -118,7 +118,7 @@ class Standing:
 
     @property
     def p(self) -> str:
-        return MISSING if self.test is None else p_text(self.test)
+        return MISSING if self.test is None else p_text(self.test.p_corrected)
 
 
 @dataclass(frozen=True)

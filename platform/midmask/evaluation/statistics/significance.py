@@ -293,9 +293,10 @@ def sentence(row: Comparison, place: str, tests: int = 1) -> str:
 def _tested(row: Comparison, sign: int, tests: int) -> str:
     low, high = sorted((sign * row.low, sign * row.high))
     corrected = " after Holm's correction" if tests > 1 else ""
-    return f"95% interval {low:+.4f} to {high:+.4f}, {p_text(row, 'p = ', 'p ')}{corrected}, {row.queries:,} queries"
+    p = p_text(row.p_corrected, "p = ", "p ")
+    return f"95% interval {low:+.4f} to {high:+.4f}, {p}{corrected}, {row.queries:,} queries"
 
 
-def p_text(row: Comparison, equal: str = "", below: str = "") -> str:
-    """The corrected p; `equal` and `below` go before a value and before "< 0.0001"."""
-    return f"{below}< 0.0001" if row.p_corrected < 1e-4 else f"{equal}{row.p_corrected:.2g}"
+def p_text(p: float, equal: str = "", below: str = "") -> str:
+    """A p for people; `equal` and `below` go before a value and before "< 0.0001"."""
+    return f"{below}< 0.0001" if p < 1e-4 else f"{equal}{p:.2g}"
