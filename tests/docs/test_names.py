@@ -25,9 +25,7 @@ PATH = re.compile(r"(?<![\w./:-])(?:platform|jobs|tests|dashboards|search_spaces
 PYTHON_FILE = re.compile(r"(?<![\w./:-])(?:\w+/)+\w+\.py\b")
 TICKED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
 TYPE = re.compile(r"[A-Z]+[a-z]\w*")
-DATA_FILE = re.compile(r".+\.(json|jsonl|parquet|csv|tsv|txt|md|html|toml|yaml|db|gz|safetensors)")
-SLICE = re.compile(r"(train|dev|test)\.\w+")
-
+FILE_OR_SLICE = re.compile(r".+\.(jsonl?|parquet|[ct]sv|txt|md|html|toml|yaml|db|gz|safetensors)|(train|dev|test)\.\w+")
 
 MADE_BY_THE_READER = re.compile(r"one_word|\bNAME\b|\bFILE\b")
 """The toy of the guide to objectives, and placeholders."""
@@ -42,25 +40,22 @@ Find = Callable[[str], list[str]]
 
 
 class Code(NamedTuple):
-    """Identifiers of a file of Python. defined: functions, classes, what is assigned and imported. used: every one.
-    types: classes. libraries: imported ones, and what is imported from them. strings: literals, such as tags and keys.
-    """
+    """Identifiers in a Python file: defined there; all; libraries and names from them; literals, such as tags."""
 
     defined: set[str]
     used: set[str]
-    types: set[str]
     libraries: set[str]
     strings: set[str]
 
 
 @cache
 def code_of(path: Path) -> Code:
-    code = Code(set(), set(), set(), set(), set())
+    code = Code(set(), set(), set(), set())
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
-            case ast.ClassDef(name=name):
-                code.types.add(name)
-            case ast.FunctionDef(name=name):
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                code.defined.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 code.defined.add(name)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 home = node.module if isinstance(node, ast.ImportFrom) else aliases[0].name
@@ -68,13 +63,10 @@ def code_of(path: Path) -> Code:
                 code.defined.update(imported)
                 if find_module(top := str(home).split(".")[0]) is None:
                     code.libraries.update(imported, [top])
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                (code.defined if isinstance(node.ctx, ast.Store) else code.used).add(name)
-            case ast.arg(arg=name):
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 code.used.add(name)
             case ast.Constant(value=str() | bytes() as text):
                 code.strings.add(text if isinstance(text, str) else text.decode("latin1"))
-    code.defined.update(code.types)
     code.used.update(code.defined)
     return code
 
@@ -122,9 +114,8 @@ def exists(dotted: str) -> bool:
 def is_member(parts: list[str]) -> bool:
     """Whether the first part is a class of ours, or a variable called as one, and its file defines the others."""
     head = parts[0].replace("_", "").lower()
-    return any(
-        each.defined.issuperset(parts[1:]) and head in {name.lower() for name in each.types} for each in code().values()
-    )
+    homes = [each for each in code().values() if each.defined.issuperset(parts[1:])]
+    return any(head == name.lower() for home in homes for name in home.defined if TYPE.fullmatch(name))
 
 
 @cache
@@ -143,25 +134,21 @@ def packages(path: Path) -> list[str]:
 
 def is_there(name: str, path: Path) -> bool:
     """Whether a name between backticks in a file names something. With dots: a module or a name in one, seen from the
-    packages around the file; a library's name; a member of a class; fields of a recipe; a tag or a key; a variable of
-    the file's code, with a member; a file; a slice of a split. Without: of names in code, types are looked up.
+    packages around the file; a library's name; a member of a class; fields of a recipe; a tag or a key; a file; a
+    slice of a split. Without: of names in code, types are looked up.
     """
     head, *rest = name.split(".")
     if not rest:
-        homes = (every("used"), every("libraries"), every("strings"), dir(builtins))
+        homes = (every("used"), every("strings"), dir(builtins))
         return path not in code() or not TYPE.fullmatch(name) or any(name in home for home in homes)
     if name.endswith(".py"):
         return any(each.name == name for each in code())
-    used = code()[path].used if path in code() else set[str]()
     return bool(
         any(exists(parent + name) for parent in packages(path))
         or any(name in home for home in (fields(), every("strings")))
         or head in every("libraries")
         or is_member([head, *rest])
-        or (head in used and used.issuperset(rest))
-        or (head == "self" and every("used").issuperset(rest))
-        or DATA_FILE.fullmatch(name)
-        or SLICE.fullmatch(name)
+        or FILE_OR_SLICE.fullmatch(name)
     )
 
 

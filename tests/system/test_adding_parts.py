@@ -4,19 +4,22 @@ word, and a corpus format and a source of queries (CONTRIBUTING.md).
 The fuzzer, short; and the fuzzer itself: what it is meant to see, it sees.
 """
 
-import faulthandler
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from midmask.errors import UserError
-from tests.fuzz.running import Outcome, run
+from tests.fuzz.running import Outcome, Result, run
 from tests.support.project import ROOT, copy_of_project, passes, run_in
 
 OBJECTIVE = "platform/midmask/objectives/pretraining/one_word.py"
@@ -149,7 +152,6 @@ def _ends(how: str, rng: random.Random, folder: Path) -> Outcome:
     if how == "fail":
         raise KeyError("x")
     if how == "die":
-        faulthandler.disable()  # pytest's, which would print the stack of a death that is meant
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "fill":
         return "succeeded" if bytearray(b"x") * (600 << 20) else "refused"
@@ -158,10 +160,15 @@ def _ends(how: str, rng: random.Random, folder: Path) -> Outcome:
     return "succeeded"
 
 
+def _run_all(names: Sequence[str]) -> list[Result]:
+    targets = {name: partial(_ends, name) for name in names}
+    return list(run(targets, [(name, 0) for name in names], seed=1, ended_after=0.5))
+
+
 def test_the_fuzzer_sees_faults_deaths_memory_and_what_has_no_end() -> None:
     names = ("good", "refuse", "fail", "die", "fill", "hang", "last")
-    targets = {name: lambda rng, folder, name=name: _ends(name, rng, folder) for name in names}
-    found = {one.target: one for one in run(targets, [(name, 0) for name in names], seed=1, ended_after=0.5)}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:  # it forks, and pytest has threads
+        found = {result.target: result for result in alone.submit(_run_all, names).result()}
     assert list(found) == list(names)
     assert [found[name].outcome for name in ("good", "refuse", "last")] == ["succeeded", "refused", "succeeded"]
     assert not any(found[name].fault for name in ("good", "refuse", "last"))

@@ -61,6 +61,11 @@ def kill_one(actor: str, after: Path) -> None:
     os.kill(next(ray_processes(actor)).pid, signal.SIGKILL)
 
 
+def assert_reported_once(reports: list[int], steps: int, restarted: int) -> None:
+    """Every step once; a death between the last checkpoint and its report leaves that step to the trace alone."""
+    assert reports in ([*range(1, steps + 1)], [done for done in range(1, steps + 1) if done != restarted])
+
+
 def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_path: Path) -> None:
     """Two workers on two CPUs that Ray Data reads beside, dropout on, storage by URI; the oracle runs without Ray."""
     train = {"steps": 30, "checkpoint_every": 5}
@@ -79,7 +84,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
     assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
     starts = [row["step"] for row in trace if row["first_after_start"]]
     assert len(starts) == 2 and starts[1] >= 10 and starts[1] % 5 == 0, "no worker was replaced"
-    assert reports == list(range(1, 31)), "every step is reported once"
+    assert_reported_once(reports, 30, starts[1])
     assert not helpers, "without a dashboard, Ray Train's helper warns once a second"
     assert result["steps"] == 30 and result["workers"] == 2 and result["threads"] == 1
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "model", "trace.parquet"]
@@ -99,8 +104,9 @@ def test_a_training_whose_controller_is_killed_goes_on(tokens: Place, tmp_path: 
     train_on_ray(setup_of(spec), Place(str(out)), workers=1, use_gpu=False, log=log)
     trace = trace_of(out)
     assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
-    assert [row["first_after_start"] for row in trace].count(True) == 2, "the controller was killed too late"
-    assert reports == list(range(1, 41)), "every step is reported once"
+    starts = [row["step"] for row in trace if row["first_after_start"]]
+    assert len(starts) == 2, "the controller was killed too late"
+    assert_reported_once(reports, 40, starts[1])
 
 
 @ray.remote(num_cpus=0)
