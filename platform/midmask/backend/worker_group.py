@@ -163,7 +163,8 @@ def train_on_ray(
     """`run_training` on `workers` workers (gloo on CPUs, nccl on GPUs).
 
     Args:
-        log: called in this process, each step once, also if a restart does some again.
+        log: called in this process, each step once, also if a restart does some again; what dies on the way with a
+            worker is in the trace alone.
         side_by_side: trainings of this size that share the cluster.
 
     Raises:
