@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from midmask.app.job import SAVED, Options, resolve_corpus, saved_recipe
 from midmask.core.config import flatten, override
-from midmask.core.process import same_command
+from midmask.core.process import VERBOSE, is_on, same_command
 from midmask.core.redaction import redacted
 from midmask.corpora import judged_splits
 from midmask.errors import UserError
@@ -66,12 +66,15 @@ def ending(
     tables: Iterable[str],
     *products: Product,
     further: Mapping[str, str] | None = None,
+    next_step: str = "",
 ) -> str:
     """The text.
 
     Args:
         products: the first is what the job was for.
         further: name -> value of lines below the products.
+        next_step: a command for the reader, which then stands with the leaderboard's in place of MLflow's and of the
+            job's own, unless --verbose asks for all.
     """
     parts = [sentence, *tables]
     for product in products:
@@ -79,7 +82,10 @@ def ending(
         parts.append("\n".join([f"{product.kind}: {redacted(product.place)}", *loading]))
     if further:
         parts.append("\n".join(f"{name}: {value}" for name, value in further.items()))
-    parts.append(f"{options.where_to_look()}\nmake it again: {same_command()}")
+    if next_step and not is_on(VERBOSE):
+        parts.append(f"pictures: {options.leaderboard()}\nnext: {next_step}")
+    else:
+        parts.append(f"{options.where_to_look()}\nmake it again: {same_command()}")
     return "\n\n".join(part for part in parts if part)
 
 

@@ -28,7 +28,7 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from midmask.app.flags import AddFlags, parse
-from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command
+from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command, shell_command
 from midmask.core.redaction import has_credentials, redacted
 from midmask.corpora.config import has_folder, refuse_unknown_form
 from midmask.errors import UserError
@@ -192,10 +192,11 @@ class Options:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
         from midmask.tracking.names import ui_command  # here, so that --help does not wait for MLflow
 
-        store = f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))}"
-        page = project() / "dashboards" / "leaderboard.py"
-        pages = f"streamlit run {shlex.quote(str(page))} --server.address 127.0.0.1"
-        return f"{ui_command(self.tracking_uri)}\n{store} {pages if page.is_file() else 'midmask leaderboard'}"
+        return f"{ui_command(self.tracking_uri)}\n{self.leaderboard()}"
+
+    def leaderboard(self) -> str:
+        """The command that opens the leaderboard on loopback."""
+        return f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))} {shell_command()} leaderboard"
 
 
 SAVED = ".json"

@@ -85,6 +85,12 @@ HEAD = "MIDMASK_HEAD_COMMAND"
 """Set by `deploy/demo.py`: what to type before a command that needs its cluster, which ends with it."""
 
 
+def shell_command() -> str:
+    """`midmask`, as it can be typed in any shell of this machine, such as one that does not search this environment."""
+    script = Path(sys.executable).with_name("midmask")
+    return shlex.quote(str(script)) if script.is_file() else "midmask"
+
+
 def same_command() -> str:
     """The command that was typed to start this process; for a submitted job, with `ray job submit`."""
     typed = redacted(shlex.join(sys.orig_argv))

@@ -130,24 +130,30 @@ def _measures_table(
     return markdown([title, "queries", *measures], cells)
 
 
-def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str]) -> str:
-    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline with its p; and the
-    queries of dev and test.
+def comparison_table(
+    systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = (), *, brief: bool = False
+) -> str:
+    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline on test with its p;
+    unless `brief`, the queries of dev and test, the seeds, and the seconds of training.
     """
     compared = against(systems, baseline, "test", measure)
     headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
-    headers += [f"difference to {baseline}", "p (Holm)", "queries", "seeds", "pre-training s", "fine-tuning s"]
+    headers += [f"difference to {baseline}", "p (Holm)"]
+    headers += [] if brief else ["queries", "seeds", "pre-training s", "fine-tuning s"]
     rows = []
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
         cells += [number_cell(system.mean("test", name), ".4f") for name in others]
         cells += [f"{row.difference:+.4f}" if row else MISSING, f"{row.p_corrected:.2g}" if row else MISSING]
-        cells += [" + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))]
-        cells += [str(len(system.evaluations["test"]))]
-        cells += [number_cell(system.pretrain_seconds, ".0f"), number_cell(system.finetune_seconds, ".0f")]
-        rows.append(cells)
+        rows.append(cells if brief else [*cells, *_basis(system)])
     return markdown(headers, rows)
+
+
+def _basis(system: System) -> list[str]:
+    queries = " + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))
+    seconds = [number_cell(value, ".0f") for value in (system.pretrain_seconds, system.finetune_seconds)]
+    return [queries, str(len(system.evaluations["test"])), *seconds]
 
 
 def _spread(system: System, split: str, measure: str) -> str:

@@ -94,6 +94,13 @@ class Conclusion:
         ]
         return "\n\n".join(parts)
 
+    def summary(self) -> str:
+        """The verdict on test in a sentence, and the comparison without its basis."""
+        told = verdict.sentence(
+            self.systems[0].label, self.floor.label, self.measure, self.against_floor, figures_of=["test"]
+        )
+        return f"{told}\n\n{report.comparison_table(self.compared, self.floor.label, self.measure, brief=True)}"
+
     @cached_property
     def sentences(self) -> list[str]:
         """The conclusions of the sweep as sentences, the most important first."""

@@ -205,9 +205,15 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     return markdown(headers, rows)
 
 
-def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mapping[str, Comparison]]) -> str:
+def sentence(
+    winner: str,
+    floor: str,
+    measure: str,
+    compared: Mapping[str, Mapping[str, Comparison]],
+    figures_of: Sequence[str] = ("test", "dev"),
+) -> str:
     """Whether the winner is better than the floor on test, where it is reported, and on dev, where it was chosen; with
-    the estimate, interval and p of both.
+    the estimate, interval and p on the splits of `figures_of`.
 
     Args:
         compared: split -> system -> its comparison with the floor, as `experiment.report.comparison_table` shows it.
@@ -221,7 +227,7 @@ def sentence(winner: str, floor: str, measure: str, compared: Mapping[str, Mappi
             f"On test, {winner} {said['test']} {floor}; on dev, where it was chosen, it {said['dev']} it. "
             "The result on test is the unbiased one."
         )
-    figures = "; ".join(f"{split} {_figures(row)}" for split, row in rows.items())
+    figures = "; ".join(f"{split} {_figures(rows[split])}" for split in figures_of)
     family = _family(len(compared["test"]))
     return f"{headline} {measure} and difference to {floor}: {figures} (paired t-tests over queries, {family})."
 

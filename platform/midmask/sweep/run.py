@@ -16,6 +16,7 @@ from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import share_among_trials, whole
 from midmask.core.config import flatten
+from midmask.core.process import VERBOSE, is_on
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.plan import Plan, plan
@@ -77,7 +78,7 @@ PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparis
 
 
 def run_sweep(sweep: Sweep) -> tuple[str, Place]:
-    """Runs what is missing of a sweep; its report, and the folder of the best trial's model."""
+    """Runs what is missing of a sweep; its summary (with --verbose, its report), and the folder of the best model."""
     options, recipe = sweep.options, sweep.recipe
     tags = {**base_tags(options.job, recipe), "midmask.step": "sweep", "midmask.fingerprint": sweep.fingerprint}
     name = run_name(options.job, tags, sweep.fingerprint)
@@ -103,7 +104,8 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
     best = apply_changes(sweep.recipe, artifact.result["parameters"])
     step = model_step(final_evaluations(best, sweep.space, sweep.survey)[0])
     assert step is not None, "a trial has an encoder"
-    return str(artifact.result["report"]), step.place(Place(sweep.options.storage)) / "model"
+    shown = artifact.result["report" if is_on(VERBOSE) else "summary"]
+    return str(shown), step.place(Place(sweep.options.storage)) / "model"
 
 
 def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
@@ -138,6 +140,7 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     (out / SWEEP_FILE).write_json(result.model_dump(mode="json"))
     return {
         "report": end.text(),
+        "summary": end.summary(),
         "best": trials.best.outcome.last,
         "parameters": trials.best.outcome.parameters,
         "rung_share": trials.rung_share(),
