@@ -62,6 +62,7 @@ def test_a_stream_that_the_backbone_cannot_embed_is_refused(family, fields, lack
     dupmae = apply_changes(RECIPES["dupmae"](), {"backbone.name": str(tmp_path)})
     assert dupmae.objective is not None and dupmae.objective.query_stream == "paper", "in place of its code's"
     dupmae.check()
+    apply_changes(dupmae, {"objective.decode": "ot"}).check()
     back = [apply_changes(one, {"backbone.name": "tiny"}).objective.query_stream for one in (dupmae, recipe)]
     assert back == ["embedding", "paper"]
 

@@ -80,8 +80,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_the_same(tokens: Place, tmp_
         helpers.update(process.pid for process in ray_processes("PlacementGroupCleaner"))
 
     result = train_on_ray(setup_of(spec), Place(f"file://{out}"), workers=2, use_gpu=False, log=log)
-    trace = trace_of(out)
-    assert_same_run(trace, trace_of(tmp_path / "alone"), within=1e-5)
+    assert_same_run(trace := trace_of(out), trace_of(tmp_path / "alone"), within=1e-5)
     starts = [row["step"] for row in trace if row["first_after_start"]]
     assert len(starts) == 2 and starts[1] >= 10 and starts[1] % 5 == 0, "no worker was replaced"
     assert_reported_once(reports, 30, starts[1])

@@ -42,10 +42,10 @@ from midmask.objectives.pretraining.vocabulary_weights import (
 
 IDLE = {
     "cls": ("bow_weight", "bow_head", "bow_targets", "pool_masked", "pool_sep"),
-    "ot": ("decoder_mask_ratio", "decoding", "decoder_layers", "query_stream", "decoder_masks", "decoder_weight"),
+    "ot": ("decoder_mask_ratio", "decoding", "decoder_layers", "decoder_masks", "decoder_weight"),
     "both": (),
 }
-"""Fields that say nothing, by what is decoded."""
+"""Fields that say nothing, by what is decoded. `query_stream` is not among them: it follows the backbone."""
 
 
 @dataclass(frozen=True)
