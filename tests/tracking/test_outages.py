@@ -130,7 +130,7 @@ def check_all(uri: str, run_id: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_middle_costs_one_warning_and_no_value(fault, server, uri, tmp_path, caplog) -> None:
-    with Tracker(server.uri, tmp_path, QUICK) as tracker, tracker.run("job", tags={}, params={}) as job:
+    with Tracker(server.uri, tmp_path, replace(QUICK, retry=30)) as tracker, tracker.run("job", tags={}, params={}) as job:
         run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
         for step, loss in STEPS:

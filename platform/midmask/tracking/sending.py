@@ -223,10 +223,20 @@ class Sender:
                 break
             if not strikes:
                 self.note_outage(error)
-            if self._stopped.wait(pause):
+            if not self._pause(pause):
                 return False
             pause = min(2 * pause, self._patience.longest_retry)
         self._forget(outbox, batch)
+        return not self._stopped.is_set()
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits before another attempt: shorter while somebody waits for the store, as a job does at its end; False if
+        the sender was closed meanwhile.
+        """
+        with self._changed:
+            hurried = self._hurried
+            limit = min(seconds, self._patience.retry) if hurried else seconds
+            self._changed.wait_for(lambda: self._hurried > hurried or self._stopped.is_set(), limit)
         return not self._stopped.is_set()
 
     def _attempt(self, outbox: Outbox, batch: list[Entry]) -> Exception | None:

@@ -125,7 +125,7 @@ class Bed:
     kinds = ("worker", "both workers", "storage", "tracking", "tracking killed", "database", "head")
     nodes = ("worker", "both workers", "head")
     lethal = ("head",)
-    outage = 60.0
+    outage = 45.0  # with the start of a server, less than a job waits for its tracking store as it begins and ends
 
     def __init__(self, there: Cluster, work: Work, corpus: str) -> None:
         self.there, self.work, self.corpus = there, work, corpus
