@@ -130,8 +130,8 @@ def check_all(uri: str, run_id: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_the_middle_costs_one_warning_and_no_value(fault, server, uri, tmp_path, caplog) -> None:
-    with Tracker(server.uri, tmp_path, replace(QUICK, retry=30)) as tracker, tracker.run("job", tags={}, params={}) as job:
-        run = tracker.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
+    with Tracker(server.uri, tmp_path, replace(QUICK, retry=30)) as sent, sent.run("job", tags={}, params={}) as job:
+        run = sent.run("a", tags=TAGS, params={"seed": 1}, parent=job.id)
         assert run.id
         for step, loss in STEPS:
             if step == 10:
@@ -139,9 +139,9 @@ def test_a_fault_in_the_middle_costs_one_warning_and_no_value(fault, server, uri
             run.log({"loss": loss}, step)
         log_all(run, tmp_path)
         wait_until(lambda: bool(warnings(caplog)))
-        nested = tracker.run("b", tags={}, params={}, parent=job.id)  # made when the server is back
+        nested = sent.run("b", tags={}, params={}, parent=job.id)  # made when the server is back
         nested.log({"loss": 1.0}, 0)
-        assert tracker.find("f00d", step="pretrain").unfinished == (), "nobody waits"
+        assert sent.find("f00d", step="pretrain").unfinished == (), "nobody waits"
         for ended in (run, nested):
             ended.finish()
         server.mend()
