@@ -104,8 +104,8 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
     best = apply_changes(sweep.recipe, artifact.result["parameters"])
     step = model_step(final_evaluations(best, sweep.space, sweep.survey)[0])
     assert step is not None, "a trial has an encoder"
-    shown = artifact.result["report" if is_on(VERBOSE) else "summary"]
-    return str(shown), step.place(Place(sweep.options.storage)) / "model"
+    report, summary = artifact.result["report"], artifact.result.get("summary")  # which older sweeps lack
+    return str(report if is_on(VERBOSE) or summary is None else summary), step.place(Place(sweep.options.storage)) / "model"
 
 
 def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
