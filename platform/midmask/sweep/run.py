@@ -104,8 +104,9 @@ def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
     best = apply_changes(sweep.recipe, artifact.result["parameters"])
     step = model_step(final_evaluations(best, sweep.space, sweep.survey)[0])
     assert step is not None, "a trial has an encoder"
-    report, summary = artifact.result["report"], artifact.result.get("summary")  # which older sweeps lack
-    return str(report if is_on(VERBOSE) or summary is None else summary), step.place(Place(sweep.options.storage)) / "model"
+    report = artifact.result["report"]
+    shown = report if is_on(VERBOSE) else artifact.result.get("summary", report)  # which older sweeps lack
+    return str(shown), step.place(Place(sweep.options.storage)) / "model"
 
 
 def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
