@@ -41,7 +41,9 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
 
 
 def _search_command(model: Place, corpus: CorpusConfig) -> str:
-    """The command that searches the sweep's collection with a model."""
+    """The command that searches the sweep's collection with a model; empty for a model that is not on this machine."""
+    if not model.is_path:
+        return ""
     usual = flatten(CorpusConfig(name=corpus.name))
     changed = {path: value for path, value in flatten(corpus).items() if value != usual[path]}
     fields = [f"--set={shlex.quote(f'corpus.{path}={json.dumps(value)}')}" for path, value in changed.items()]
