@@ -46,7 +46,5 @@ def _search_command(model: Place, corpus: CorpusConfig) -> str:
         return ""
     usual = flatten(CorpusConfig(name=corpus.name))
     changed = {path: value for path, value in flatten(corpus).items() if value != usual[path]}
-    fields = [f"--set={shlex.quote(f'corpus.{path}={json.dumps(value)}')}" for path, value in changed.items()]
-    return " ".join(
-        [shell_command(), "search", shlex.quote(model.uri), f"--corpus={shlex.quote(corpus.name)}", *fields]
-    )
+    fields = [f"--set=corpus.{path}={json.dumps(value)}" for path, value in changed.items()]
+    return f"{shell_command()} {shlex.join(['search', model.uri, f'--corpus={corpus.name}', *fields])}"
