@@ -10,8 +10,6 @@ SITE_TOOLS := .venv/.docs
 # A process of tests for each core, up to eight. What tests have in common (tests/conftest.py) is made once. The slowest
 # twenty tests are printed.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 20 --durations-min 1
-# Looked up when it is used: the flag of the demo that starts from MiniLM, where the extra `pretrained` is installed.
-REAL = $(shell $(BIN)/python -c 'from midmask.store import pretrained; print("--minilm" * bool(pretrained.found_folder("minilm")))')
 PAGE := dashboards/leaderboard.py
 LOOPBACK := 127.0.0.1
 MLFLOW_TRACKING_URI ?= sqlite:///$(CURDIR)/mlflow.db
@@ -29,10 +27,9 @@ help: ## this list
 	@echo "  EXTRAS=gpu,pretrained    faiss for GPUs in place of faiss for CPUs"
 	@echo "  TORCH_INDEX=URL          a package index that holds a build of torch you prefer"
 	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
-	@echo "  REAL=                    make demo with tiny encoders of random weights, not MiniLM"
 
 demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python deploy/demo.py ray job submit -- jobs/sweep_mask_ratio.py $(REAL) $(ARGS)
+	$(BIN)/python deploy/demo.py ray job submit -- jobs/sweep_mask_ratio.py --demo $(ARGS)
 
 test: check ## formatting, lint, types and the tests of the first tier: minutes
 	$(PYTEST) -m "not system and not slow and not gpu" $(ARGS)

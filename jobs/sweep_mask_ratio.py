@@ -9,6 +9,6 @@ from _entry import run_space
 
 if __name__ == "__main__":
     rom = "ROM's axis: encoder mask ratio x temperature of its masking (search_spaces/mask_temperature.yaml)"
-    real = "from all-MiniLM-L6-v2 (extra `pretrained`), in ten minutes too (search_spaces/mask_ratio_minilm.yaml)"
-    variants = [("temperature", "mask_temperature", rom), ("minilm", "mask_ratio_minilm", real)]
+    demo = "two ratios from wiki-mini, in about five minutes (search_spaces/mask_ratio_demo.yaml)"
+    variants = [("temperature", "mask_temperature", rom), ("demo", "mask_ratio_demo", demo)]
     run_space("mask_ratio", __doc__, variants=variants)

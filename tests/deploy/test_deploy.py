@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from midmask.store.pretrained import found_folder
-
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -83,17 +81,3 @@ def test_kubernetes_accepts_the_pods(name: str) -> None:
     pinned = re.search(r"^ray==(.+)$", (ROOT / "constraints.txt").read_text(), re.M)
     assert pinned and cluster["rayVersion"] == pinned[1]
     assert cluster["authOptions"] == {"mode": "token"}
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_the_demo_starts_from_minilm_where_its_weights_are_installed() -> None:
-    """`make` goes on where a command that it asks for a flag fails, and the demo would start from random weights."""
-    dry = subprocess.run(
-        ["make", "-n", "demo", f"BIN={Path(sys.executable).parent}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert dry.stderr == ""
-    assert ("--minilm" in dry.stdout) == (found_folder("minilm") is not None)

@@ -12,6 +12,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import pipeline
 
 from midmask.errors import UserError
 from midmask.store.pretrained import PRETRAINED, found_folder, model_folder
@@ -60,6 +63,15 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     done = shown("minilm", PYTHONPATH=str(tmp_path))
     assert done.returncode != 0
     assert f"{weights} is not the published file" in done.stderr and "--force-reinstall" in done.stderr
+
+
+def test_wiki_mini_fills_masks_and_loads_in_both_libraries() -> None:
+    """Offline, in numbers of 32 bits, although its weights are stored in 16."""
+    folder = model_folder("wiki-mini")
+    fill = pipeline("fill-mask", model=str(folder))
+    assert fill.model.dtype == torch.float32
+    assert "states" in [guess["token_str"] for guess in fill("He was born in New York, in the United [MASK].")]
+    assert SentenceTransformer(str(folder)).encode(["a text", "another"]).shape == (2, 256)
 
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def choose(
         sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
         judged_by: those whose queries judge while the others train; none: titles where passages have their own, else
             sentences; ["all"]: each source does both.
-        backbone: as for `train`; none: "minilm" where its package is installed, else "tiny".
+        backbone: as for `train`; none: "minilm" where its package is installed, else "wiki-mini".
         teacher: folder of a cross-encoder, whose margins the best system learns too (GPL); none: that is not tried.
         settings: dotted path -> value, for all systems, and `queries.…` for how queries are made.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.

@@ -26,7 +26,7 @@ from midmask.experiment.schema import Recipe
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 from midmask.retrieve.ranked import Fusion
-from midmask.store.pretrained import PRETRAINED, found_folder
+from midmask.store.pretrained import found_folder
 
 AS_IS, TUNED, MINED, GPL = "as it is", "fine-tuned", "mined negatives", "GPL"
 """Tunings: how a system is fine-tuned on the made queries, or that its encoder is left as it is."""
@@ -326,8 +326,8 @@ class Request:
 
     @property
     def backbone(self) -> str:
-        """As asked for; none: `minilm` where its package is installed, else `tiny`."""
-        installed = next((name for name in PRETRAINED if found_folder(name)), "tiny")
+        """As asked for; none: `minilm` where its package is installed, else `wiki-mini`."""
+        installed = "minilm" if found_folder("minilm") else "wiki-mini"
         return str(self.changes.get("backbone.name") or installed)
 
     @property

