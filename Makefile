@@ -28,8 +28,8 @@ help: ## this list
 	@echo "  TORCH_INDEX=URL          a package index that holds a build of torch you prefer"
 	@echo "  ARGS='--corpus beir:…'   flags for the job of make demo"
 
-demo: $(MADE) ## the main job from nothing: local Ray, a sweep on the built-in corpus, its table
-	$(BIN)/python deploy/demo.py ray job submit -- jobs/sweep_mask_ratio.py --demo $(ARGS)
+demo: $(MADE) ## from nothing: local Ray, a small sweep of mask ratios on the built-in corpus, its table
+	$(BIN)/python deploy/demo.py ray job submit -- jobs/demo.py $(ARGS)
 
 test: check ## formatting, lint, types and the tests of the first tier: minutes
 	$(PYTEST) -m "not system and not slow and not gpu" $(ARGS)

@@ -9,6 +9,4 @@ from _entry import run_space
 
 if __name__ == "__main__":
     rom = "ROM's axis: encoder mask ratio x temperature of its masking (search_spaces/mask_temperature.yaml)"
-    demo = "two ratios from wiki-mini, in about five minutes (search_spaces/mask_ratio_demo.yaml)"
-    variants = [("temperature", "mask_temperature", rom), ("demo", "mask_ratio_demo", demo)]
-    run_space("mask_ratio", __doc__, variants=variants)
+    run_space("mask_ratio", __doc__, variants=[("temperature", "mask_temperature", rom)])

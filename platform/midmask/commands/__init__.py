@@ -43,6 +43,7 @@ class Command:
 JOBS = Registry(
     "command",
     {
+        "demo": Command("experiments", "demo", "five minutes: does RetroMAE help a general language model to search?"),
         "run": Command(
             "steps", "run_recipe", "a whole recipe: middle training, fine-tuning, evaluation on dev and test"
         ),

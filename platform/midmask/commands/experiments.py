@@ -22,6 +22,17 @@ def sweep(options: Options, flags: Namespace) -> None:
     sweep(options, flags, flags.space)
 
 
+@program(add_sweep_flags)
+def demo(options: Options, flags: Namespace) -> None:
+    """A small sweep of RetroMAE's mask ratios on the built-in corpus, from wiki-mini, a general language model.
+
+    The best ratio is held against no middle training, MLM and BM25 on test. About five minutes on two cores.
+    """
+    from midmask.sweep.job import sweep
+
+    sweep(options, flags, Path(__file__).parents[1] / "sweep" / "demo.yaml")
+
+
 def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
     parser.set_defaults(several_corpora=True)
     parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")

@@ -52,7 +52,7 @@ PRETRAINED = {
     "wiki-mini": PackagedModel(
         package="midmask_lm",
         folder="wiki-mini",
-        sha256="0" * 64,
+        sha256="d72b38988e9dbc5fbf8d7fa66d908f35fda82c625a0c949960fe8a0843f66abe",
         distribution="midmask",
         extra=None,
         licence="CC-BY-SA-3.0",
