@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from midmask.core.redaction import redacted
 from midmask.corpora.config import name_forms
@@ -24,7 +24,10 @@ Under `ray job submit`, flags need `--` before the job: ray job submit -- jobs/N
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are user errors: one line, without the usage."""
+    """A parser whose complaints are user errors: one line, without the usage. Descriptions keep their lines."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}. See --help.")
@@ -41,16 +44,11 @@ def parse(
     Raises:
         UserError: for an unknown flag, naming the nearest one, or an impossible value.
     """
-    parser = Parser(
-        prog=prog,
-        description=description,
-        epilog=ENVIRONMENT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_shared_flags(parser)
+    whole = "--help-all" in arguments
+    parser = Parser(prog=prog, description=description, epilog=ENVIRONMENT if whole else None)
     if add_flags is not None:
         add_flags(parser)
+    add_shared_flags(parser, whole=whole)
     names = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     for name in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
         if name not in names:  # argparse would first complain of required flags, of which this may be one, mistyped
@@ -77,8 +75,14 @@ def _settle_corpora(flags: argparse.Namespace) -> None:
         )
 
 
-def add_shared_flags(parser: argparse.ArgumentParser) -> None:
-    shared = parser.add_argument_group("flags that all jobs share")
+USUAL = ("corpora", "recipe", "changes", "dry_run")
+"""The shared flags that --help shows."""
+
+
+def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> None:
+    """Adds the flags that all jobs share; unless `whole`, --help shows the usual ones, and --help-all all of them."""
+    parser.add_argument("--help-all", action="help", help="all flags, and environment variables")
+    shared = parser.add_argument_group("flags that all jobs share" if whole else "usual flags of all jobs")
     _add_collection_flags(shared)
     shared.add_argument(
         "--recipe",
@@ -136,6 +140,9 @@ def add_shared_flags(parser: argparse.ArgumentParser) -> None:
         help="with --dry-run: the cluster, such as 8xH100, 8xH100:2048 (GiB of a machine) or 2xcpu; default: this "
         "machine",
     )
+    for action in shared._group_actions:
+        if not whole and action.dest not in USUAL:
+            action.help = argparse.SUPPRESS
 
 
 def _add_collection_flags(shared: argparse._ActionsContainer) -> None:

@@ -37,6 +37,10 @@ def doctor(flags: Namespace) -> None:
     """Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends
     it: of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs). With
     --resend, tracked values that jobs of this project could not send, as their tracking server was away, are sent.
+
+    Examples:
+      midmask doctor
+      midmask doctor --resend
     """
     base = home(Path.cwd())
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)

@@ -16,7 +16,12 @@ def _sweep_flags(parser: ArgumentParser) -> None:
 
 @program(_sweep_flags)
 def sweep(options: Options, flags: Namespace) -> None:
-    """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own."""
+    """Runs the sweep of a search space: `--space search_spaces/mask_ratio.yaml`, or a file of your own.
+
+    Examples:
+      midmask sweep --space search_spaces/mask_ratio.yaml --dry-run
+      midmask sweep --space search_spaces/mask_ratio.yaml --corpus beir:data/squad --search tpe --trials 30
+    """
     from midmask.sweep.job import sweep
 
     sweep(options, flags, flags.space)
@@ -27,6 +32,10 @@ def demo(options: Options, flags: Namespace) -> None:
     """A small sweep of RetroMAE's mask ratios on the built-in corpus, from wiki-mini, a general language model.
 
     The best ratio is held against no middle training, MLM and BM25 on test. About five minutes on two cores.
+
+    Examples:
+      midmask demo
+      midmask demo --set pretrain.steps=400
     """
     from midmask.sweep.job import sweep
 
@@ -71,6 +80,10 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned
     and evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
     submitted again.
+
+    Examples:
+      midmask benchmark --corpus beir:FOLDER --systems none,mlm,retromae,dupmae --dry-run
+      midmask benchmark --preset canonical --pretrain-seeds 0,1,2
     """
     from midmask.app.driver import ending, model_product, tell_cost
     from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
@@ -151,6 +164,10 @@ def choose_middle_training(options: Options, flags: Namespace) -> None:
 
     Makes queries from the documents, trains the candidates in rounds within a budget, and says which one to take, how
     sure that is and what it costs. Interrupted, it goes on when submitted again, with what is left of the budget.
+
+    Examples:
+      midmask choose --corpus docs:FOLDER --budget 30m
+      midmask choose --corpus beir:FOLDER --queries asked.txt --budget 8h
     """
     from midmask.choice.job import choose_job
 

@@ -52,6 +52,10 @@ def gc(flags: Namespace) -> None:
 
     Runs that were deleted in MLflow need nothing. Results of the Python API are not tracked, so that they count as not
     needed. While a job runs, only what killed jobs left is deleted.
+
+    Examples:
+      midmask gc
+      midmask gc --delete
     """
     from midmask.app.garbage import (  # here, for the sake of MLflow
         delete,

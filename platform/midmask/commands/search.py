@@ -35,6 +35,10 @@ def search(flags: Namespace) -> None:
 
     FOLDER is a verdict's (`midmask choose`), whose best system answers unless another is named; or a model's, or
     minilm, which then searches --corpus. The first search encodes the collection, once.
+
+    Examples:
+      midmask search minilm --corpus docs:FOLDER how do I open a file
+      midmask search verdicts/NAME
     """
     search = _verdict_search(flags) if (Path(flags.folder) / "verdict.json").is_file() else _model_search(flags)
     for query in [" ".join(flags.query)] if flags.query else _typed():

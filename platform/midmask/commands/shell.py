@@ -37,7 +37,7 @@ def run_tool(name: str, rest: list[str]) -> None:
     """A command that is no job, or the flags of `midmask` itself."""
     if name in TOOLS:
         tool = TOOLS[name].load()
-        parser = Parser(prog=f"midmask {name}", description=tool.help, allow_abbrev=False)
+        parser = Parser(prog=f"midmask {name}", description=tool.help)
         tool.add_flags(parser)
         tool.work(parser.parse_intermixed_args(rest))
     elif name.startswith("-"):
@@ -52,7 +52,6 @@ def whole_parser() -> argparse.ArgumentParser:
         prog="midmask",
         description="Middle training of encoders for retrieval.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"midmask {__version__}")
     shtab.add_argument_to(parser, ["--print-completion"], help="print a completion script and stop")

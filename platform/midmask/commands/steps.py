@@ -15,6 +15,10 @@ from midmask.errors import UserError
 def run_recipe(options: Options, flags: Namespace) -> None:
     """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside
     BM25.
+
+    Examples:
+      midmask run --recipe dupmae --set backbone.name=wiki-mini
+      midmask run --corpus beir:FOLDER --recipe retromae --protocol dpr --dry-run
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.experiment.evaluations import zero_shot
@@ -65,6 +69,10 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
     Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
     How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
     --set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
+
+    Examples:
+      midmask prepare --corpus docs:FOLDER
+      midmask prepare --corpus ir_datasets:beir/scifact --allow-download --export scifact
     """
     from midmask.app.driver import Product, compute_or_show, ending, recipe_for
     from midmask.corpora import statistics_table
@@ -103,6 +111,10 @@ def pretrain(options: Options, flags: Namespace) -> None:
 
     The result is a Hugging Face folder that transformers.AutoModel loads, and beside it the heads that fine-tuning
     throws away.
+
+    Examples:
+      midmask pretrain --recipe dupmae --corpus docs:FOLDER
+      midmask pretrain --set backbone.name=wiki-mini --set pretrain.steps=2000
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
@@ -146,6 +158,10 @@ def finetune(options: Options, flags: Namespace) -> None:
 
     The recipe's middle training comes first, unless it is done already; `--recipe none --set backbone.name=FOLDER`
     fine-tunes any model folder. The result is a folder that sentence-transformers loads.
+
+    Examples:
+      midmask finetune --recipe none --set backbone.name=FOLDER --corpus beir:FOLDER
+      midmask finetune --protocol ance --register candidate
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
@@ -182,6 +198,10 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
     Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the
     negatives as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that
     mining again with other ranks, numbers or seeds takes seconds.
+
+    Examples:
+      midmask mine --model minilm --corpus beir:FOLDER
+      midmask mine --recipe retromae_ance --set stages.1.mine.per_query=15
     """
     from midmask.app.driver import Product, compute_or_show, ending, recipe_for, recipe_for_folder
     from midmask.evaluation.rendering import markdown
@@ -215,6 +235,10 @@ def train_teacher(options: Options, flags: Namespace) -> None:
     A teacher is a cross-encoder; `--set stages.2.teacher.folder=FOLDER` takes a Hugging Face sequence-classification
     folder instead. What it learns from (negatives, and the stages that mine them) comes first, unless it is done
     already.
+
+    Examples:
+      midmask teach --protocol dupmae --corpus beir:FOLDER
+      midmask teach --set 'stages.2.teacher.backbone={"name": "minilm"}'
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
@@ -268,6 +292,10 @@ def train_generator(options: Options, flags: Namespace) -> None:
     an encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm --set
     tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
     fields stages.0.train.*, for which there are the flags below.
+
+    Examples:
+      midmask train-generator --corpus beir:FOLDER
+      midmask train-generator --set backbone.name=minilm --set tokens.tokenizer=minilm --steps 500
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
@@ -323,6 +351,10 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
 
     Evaluates the encoder that the recipe's last stage gives, or the model folder of --model; with --model bm25, BM25
     alone.
+
+    Examples:
+      midmask evaluate --model minilm --corpus beir:FOLDER --split test
+      midmask evaluate --recipe retromae --zero-shot beir13:FOLDER
     """
     from midmask.app.driver import choose_split, compute_or_show, ending, model_product, recipe_for, recipe_for_folder
     from midmask.benchmark.design import BM25
@@ -397,6 +429,10 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
 
     Each FILE (plain or gzip'd, lines `query Q0 document rank score tag`) is a system of its own, measured as it is by
     trec_eval's definitions. Documents of equal score rank as in every other evaluation, unless --ties says otherwise.
+
+    Examples:
+      midmask evaluate-run bm25.trec dense.trec --corpus beir:FOLDER --split test
+      midmask evaluate-run other.trec.gz --name theirs --ties trec_eval
     """
     from midmask.app.driver import choose_split, compute_or_show, ending, recipe_for
     from midmask.core.config import override

@@ -22,7 +22,12 @@ def _leaderboard_flags(parser: ArgumentParser) -> None:
 
 @program(_leaderboard_flags)
 def leaderboard(flags: Namespace) -> None:
-    """Opens the leaderboard over the tracked runs, on loopback."""
+    """Opens the leaderboard over the tracked runs, on loopback.
+
+    Examples:
+      midmask leaderboard
+      midmask leaderboard --port 8600
+    """
     os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     os.execv(sys.executable, serving_command(flags.port))
 
@@ -43,6 +48,10 @@ def _ui_flags(parser: ArgumentParser) -> None:
 def ui(flags: Namespace) -> None:
     """Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page
     Search.
+
+    Examples:
+      midmask ui
+      midmask ui --verdict verdicts/NAME
     """
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     if flags.verdict is not None:
@@ -92,6 +101,10 @@ def compare(flags: Namespace) -> None:
     RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or
     its beginning. A model folder that was evaluated is called as the folder, a TREC run file that
     `midmask evaluate-run` has measured as its tag. The first RUN is what the others are held against.
+
+    Examples:
+      midmask compare minilm bm25
+      midmask compare 'retromae · dense' 'none · dense' --on squad/test --markdown
     """
     if len(flags.runs) < 2:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
@@ -131,6 +144,10 @@ def export_mteb(flags: Namespace) -> None:
 
     SYSTEM is what `midmask compare` takes: a name on the leaderboard or parts of it, or a run.
     A system with several seeds has their mean.
+
+    Examples:
+      midmask export-mteb minilm --out results
+      midmask export-mteb retromae --out results --on squad/test --task SQuAD
     """
     from midmask.core.config import fingerprint
     from midmask.evaluation.measures import aggregate_seeds
