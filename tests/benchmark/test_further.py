@@ -251,7 +251,11 @@ def test_the_best_system_is_named_with_its_seeds(recorded, tmp_path):
     truth = {"none": 0.3, "mlm": 0.6}
     made = {cells[name].name: {cells[name].key: mean} for name, mean in truth.items()}
     found = {name: results(drawn(mean, corpus=corpus, split=split)) for name, mean in made.items()}
-    sentence, model = best_of(replace(whole, recorded=found), Place(str(tmp_path)))
+    sentence, table, model = best_of(replace(whole, recorded=found), Place(str(tmp_path)))
+    assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == [
+        "mlm dense in_batch",
+        "none dense in_batch",
+    ]
     assert "mlm dense in_batch with 0." in sentence and "(3 seeds)" in sentence and model is None
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from midmask.app.job import Options, resolve_corpus
-from midmask.benchmark.design import Benchmark, names_in, variant
+from midmask.benchmark.design import NONE, Benchmark, names_in, variant
 from midmask.benchmark.layout import BenchmarkCell, Layout
 from midmask.benchmark.presets import Given, on_several
 from midmask.benchmark.records import collect, describe_records, known_records, read_records
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import as_user_error, fingerprint, flatten
 from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.recipes import RECIPES
 from midmask.recipes.build import has_sizes
@@ -171,9 +172,13 @@ def _state(job: Job, cell: BenchmarkCell) -> str:
     return "cached" if all(job.is_finished(step) for step in cell.evaluations.values()) else "to do"
 
 
-def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
-    """A sentence on the best system by the benchmark's measure, on the first collection; and the folder of its model
-    with the first seed, None if nothing was measured, for BM25, and where results come from a record.
+BEST = 10
+"""Systems that are printed when a benchmark ends; its report has all of them."""
+
+
+def best_of(layout: Layout, storage: Place) -> tuple[str, str, Place | None]:
+    """A sentence on the best system by the benchmark's measure, on the first collection; a table of the best ones; and
+    the folder of the best one's model with the first seed, None for BM25 and where results come from a record.
     """
     measure = layout.benchmark.measure
     first = layout.cells[0].main
@@ -182,19 +187,22 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, Place | None]:
         if measure in result.measures and not result.further:
             scores.setdefault(result.key, []).append(result.measures[measure])
     if not scores:
-        return f"No cell was measured on {' '.join(first)}.", None
-    best = max(scores, key=lambda key: mean(scores[key]))
+        return f"No cell was measured on {' '.join(first)}.", "", None
+    ranked = sorted(scores, key=lambda key: mean(scores[key]), reverse=True)
+    rows = [(_label(key), f"{mean(scores[key]):.4f}", str(len(scores[key]))) for key in ranked[:BEST]]
+    table = markdown(["system", f"{' '.join(first)} {measure}", "seeds"], rows)
+    best = ranked[0]
     cell = next(cell for cell in layout.cells if cell.key == best and not cell.further)
     seeds = f" ({len(scores[best])} seeds)" if len(scores[best]) > 1 else ""
     sentence = (
         f"By {measure} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "
-        f"{mean(scores[best]):.4f}{seeds}; the tables say what can be told apart."
+        f"{mean(scores[best]):.4f}{seeds}; the report says what can be told apart."
     )
     step = None if cell.name in layout.recorded else model_step(cell.evaluations[cell.main])
-    return sentence, None if step is None else step.place(storage) / "model"
+    return sentence, table, None if step is None else step.place(storage) / "model"
 
 
 def _label(key: SystemKey) -> str:
     """The system, representation and setting of a key, without repetition: BM25 is its own representation."""
-    parts = dict.fromkeys((key.system, key.representation, key.setting))
-    return " ".join(part for part in parts if part not in ("none", ""))
+    parts = dict.fromkeys((key.system, *(part for part in (key.representation, key.setting) if part != NONE)))
+    return " ".join(filter(None, parts))

@@ -88,6 +88,7 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     from midmask.app.driver import ending, model_product, tell_cost
     from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
     from midmask.benchmark.layout import group_by_reason, lay_out
+    from midmask.core.process import VERBOSE, is_on
     from midmask.experiment.evaluations import refuse_missing_splits
     from midmask.store.place import Place
 
@@ -105,9 +106,10 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
 
     text, failed = run_benchmark(job)
-    sentence, model = best_of(layout, job.storage)
+    sentence, best, model = best_of(layout, job.storage)
     products = [] if model is None else [model_product(model)]
-    print(ending(options, sentence, [text], *products, further={"report": str(job.out)}))
+    tables = [text if is_on(VERBOSE) else best]
+    print(ending(options, sentence, tables, *products, further={"report": f"{job.out}/report.md"}))
     if failed:
         reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")

@@ -150,7 +150,7 @@ def test_a_benchmark_that_is_killed_goes_on(tmp_path, corpus):
     process = start(tmp_path, JOB.stem, *wanted, *changes)
     out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err[-3000:]
-    assert "tiny test, splade, in_batch" in out
+    assert "| mlm splade in_batch" in out
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("record.json")}
     assert before.items() <= after.items()
     tracked = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
