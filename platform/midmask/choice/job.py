@@ -3,6 +3,7 @@
 Trainings and cells of the contest are runs nested in the job's.
 """
 
+import shlex
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,11 +21,11 @@ from midmask.choice import reveal as revealing
 from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
-from midmask.choice.report import headline, verdict_markdown
+from midmask.choice.report import certainty, headline, systems_table, verdict_markdown
 from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
 from midmask.core.config import flatten
-from midmask.core.process import same_command
+from midmask.core.process import VERBOSE, is_on, same_command, shell_command
 from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError
@@ -90,13 +91,13 @@ def choose_job(options: Options, flags: Namespace) -> None:
         tell_cost([step], options)
         return
     verdict, revealed = _run(request, options)
-    tables = [verdict_markdown(verdict), *([str(revealed)] if revealed is not None else [])]
-    further = {
-        "verdict": f"{request.out}; open verdict.html; queries.html shows what was asked",
-        "search with it": f"midmask search {request.out}",
-    }
+    brief = f"{certainty(verdict)}\n\n{systems_table(verdict, verdict.finalists)}"
+    tables = [verdict_markdown(verdict) if is_on(VERBOSE) else brief]
+    tables += [str(revealed)] if revealed is not None else []
+    further = {"verdict": f"{request.out}; open verdict.html; queries.html shows what was asked"}
     products = [model_product(Place(verdict.model))] if verdict.model else []
-    print(f"\n{ending(options, headline(verdict), tables, *products, further=further)}")
+    search = f"{shell_command()} search {shlex.quote(str(request.out))}"
+    print(f"\n{ending(options, headline(verdict), tables, *products, further=further, next_step=search)}")
 
 
 def request_for(options: Options, flags: Namespace) -> Request:
