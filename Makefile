@@ -111,7 +111,7 @@ $(TEST_TOOLS): $(MADE)
 	@touch $@
 
 ui: $(MADE) ## MLflow's UI on the project's store
-	$(BIN)/mlflow ui --host $(LOOPBACK) --backend-store-uri $(MLFLOW_TRACKING_URI)
+	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/midmask ui
 
 leaderboard: $(MADE) ## the leaderboard in the browser
 	MLFLOW_TRACKING_URI=$(MLFLOW_TRACKING_URI) $(BIN)/streamlit run $(PAGE) --server.address $(LOOPBACK)

@@ -193,6 +193,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     assert names_of_trials == ["trial 0.0001-mlm-tiny", "trial 0.0002-mlm-tiny"]
     stages = len(recipe_on(folder, "ance").stages)
     for run in trials:
+        assert run.data.tags["midmask.sweep"] == "5eed"
         history = client.get_metric_history(run.info.run_id, "finetune/loss")
         assert sorted(point.step for point in history) == list(range(1, 2 * stages + 1))
         assert {"pretrain/loss", "finetune/loss"} <= set(run.data.metrics)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
@@ -13,11 +14,17 @@ from mlflow.entities import LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
+from midmask.encoders.backbone import Backbone
+from midmask.encoders.experts import ExpertSplit
+from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.models import Registered, RegistryEntry, register_model
 from midmask.tracking.runs import Tracker
 from midmask.tracking.store import create_store
+from tests.support.encoders.models import TEXTS, random_model, write_tokenizer
+from tests.support.encoders.public import views
 from tests.support.tracking.stores import MODEL, QUICK, SQUAD, TAGS, history, links, models
 
 KEY = "squad/dev/nDCG_at_10"
@@ -143,7 +150,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, folder: Path) -> None:
+def test_mlflow_itself_knows_signature_and_lineage(uri, tmp_path, folder, monkeypatch) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
         run = tracker.run("finetune", tags={"midmask.step": "finetune"}, params={})
         run.finish("finished")
@@ -156,15 +163,30 @@ def test_mlflow_itself_knows_signature_and_lineage(uri: str, tmp_path: Path, fol
     logged = MlflowClient(uri).get_logged_model(version.tags.pop("midmask.logged_model"))
     assert version.tags == {f"midmask.{name}": value for name, value in tags.items()}
     assert logged.source_run_id == run.id and logged.status == "READY" and logged.tags.items() >= version.tags.items()
-    before = mlflow.get_tracking_uri()
-    try:
-        mlflow.set_tracking_uri(uri)
-        signature = mlflow.models.get_model_info(f"models:/{NAME}@best-dev").signature
-    finally:
-        mlflow.set_tracking_uri(before)
-    assert signature.inputs.to_dict() == [{"type": "string", "name": "text", "required": True}]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    signature = mlflow.models.get_model_info(f"models:/{NAME}@best-dev").signature
+    assert signature.inputs.to_dict() == [{"type": "string", "required": True}]
     shapes = {output.name: (output.type.name, output.shape) for output in signature.outputs}
     assert shapes == {"dense": ("float32", (-1, 3)), "lexical": ("float32", (-1, 40))}
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_mlflow_itself_loads_a_dense_model(routed: bool, uri: str, tmp_path: Path, monkeypatch) -> None:
+    """Queries and passages of a routed one differ, which pyfunc cannot say."""
+    tokenizer = write_tokenizer(tmp_path / "tokenizer", "no pairs", 64)
+    backbone = Backbone(random_model("bert"), dropout=0.0, split=ExpertSplit("ffn") if routed else None).eval()
+    backbone.represent_as(Representation(dense="mean", width=8), seed=3)
+    save_bi_encoder(backbone, tmp_path / "dense", tokenizer, max_length=12)
+    vectors_BD = views(backbone, tokenizer).tensors()[0].numpy()
+    made = register(uri, tmp_path, tmp_path / "dense", RegistryEntry("contrastive", "tiny", "f00d", {"dense": 8}))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    model = mlflow.sentence_transformers.load_model(made.uri)
+    np.testing.assert_allclose(model.encode_document(TEXTS), vectors_BD, rtol=1e-5, atol=1e-5)
+    if routed:
+        with pytest.raises(MlflowException, match="python_function"):
+            mlflow.pyfunc.load_model(made.uri)
+    else:
+        np.testing.assert_allclose(mlflow.pyfunc.load_model(made.uri).predict(TEXTS), vectors_BD, rtol=1e-5, atol=1e-5)
 
 
 def test_the_model_that_runs_are_linked_to_is_the_one_that_is_registered(uri, tmp_path, folder) -> None:

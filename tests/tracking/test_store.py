@@ -1,6 +1,7 @@
 """Names of measures and stores; disks that may not be written, servers that refuse or answer rubbish: one line each."""
 
 import contextlib
+import json
 import logging
 import subprocess
 import threading
@@ -12,14 +13,17 @@ import ir_measures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_metric_name, _validate_tag_name
 
 from midmask.errors import UserError
+from midmask.leaderboard.rows import rows
 from midmask.tracking.names import artifact_key, is_measure, measure_of, metric_key, resolve_tracking_uri, ui_address
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
-from midmask.tracking.store import Patience
+from midmask.tracking.store import Patience, save_view
 from tests.support.disks import mounted
+from tests.support.tracking.stores import QUICK
 from tests.support.waiting import wait_until
 
 
@@ -115,6 +119,22 @@ def test_a_server_that_answers_with_something_else_ends_nothing_in_a_traceback(b
 
 
 PUBLISHED = ["nDCG@10", "R(rel=2)@100", "RR", "AP@1000", "nDCG(dcg='exp-log2')@10", "RBP(p=0.8,rel=1)@10", "SetP"]
+
+
+def test_mlflows_pages_open_on_runs_with_a_column_for_each_measure_of_jobs(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        for step, corpus in (("sweep", "squad"), ("job", "nq"), ("trial", "squad"), ("evaluate", "other")):
+            with tracker.run(step, tags={"midmask.step": step}, params={}) as run:
+                run.log({f"{corpus}/dev/nDCG_at_10": 0.5, "sweep/rung_share": 0.1}, step=0)
+    page = save_view(uri, tmp_path)
+    experiment = MlflowClient(uri).get_experiment(tracker.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert page.startswith(f"/#/experiments/{tracker.experiment_id}/runs?") and page.endswith("=midmask")
+    view = json.loads(experiment.tags["mlflow.sharedViewState.midmask"])
+    columns = json.loads(view["state"])["selectedColumns"]
+    measures = [column for column in columns if column.startswith("metrics.")]
+    assert measures == ["metrics.`nq/dev/nDCG_at_10`", "metrics.`squad/dev/nDCG_at_10`"], "the newest job first"
+    assert rows(run for run in read_runs(uri) if run.tags["midmask.step"] in ("sweep", "job")) == []
 
 
 def test_keys_of_the_contract() -> None:

@@ -15,7 +15,6 @@ import json
 import logging
 import os
 import select
-import shlex
 import signal
 import sys
 import time
@@ -28,13 +27,14 @@ from typing import Any, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from midmask.app.flags import AddFlags, parse
-from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command, shell_command
+from midmask.core.process import SWITCHES, VERBOSE, is_on, same_command
 from midmask.core.redaction import has_credentials, redacted
 from midmask.corpora.config import has_folder, refuse_unknown_form
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.tracking.names import command_over
 
 FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
 
@@ -190,13 +190,11 @@ class Options:
 
     def where_to_look(self) -> str:
         """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        from midmask.tracking.names import ui_command  # here, so that --help does not wait for MLflow
-
-        return f"{ui_command(self.tracking_uri)}\n{self.leaderboard()}"
+        return f"{command_over(self.tracking_uri, 'ui')}\n{self.leaderboard()}"
 
     def leaderboard(self) -> str:
         """The command that opens the leaderboard on loopback."""
-        return f"MLFLOW_TRACKING_URI={shlex.quote(redacted(self.tracking_uri))} {shell_command()} leaderboard"
+        return command_over(self.tracking_uri, "leaderboard")
 
 
 SAVED = ".json"

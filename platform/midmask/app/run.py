@@ -9,7 +9,16 @@ from typing import Any
 
 from midmask.app.job import Options
 from midmask.app.progress import GraphProgress
-from midmask.app.run_contents import RUN_FILE_TAGS, all_datasets, base_tags, log_recipe, log_report, run_name
+from midmask.app.run_contents import (
+    RUN_FILE_TAGS,
+    all_datasets,
+    base_tags,
+    is_bm25,
+    log_recipe,
+    log_report,
+    main_measure,
+    run_name,
+)
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import Resources, whole
 from midmask.backend.executor import execute
@@ -110,6 +119,9 @@ def run_tracked(
         job.run.log_inputs(all_datasets(targets.values(), storage))
         if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
             log_report(job.run, results_table(evaluations))
+            for key, evaluation in evaluations.items():
+                if not is_bm25(targets[key]):
+                    job.run.log(main_measure(evaluation.result), step=0)
         return done
 
 

@@ -17,6 +17,7 @@ from midmask.corpora import CorpusConfig
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
+from midmask.experiment.report import usual_measure
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig, TrainingConfig
 from midmask.queries.given import ReadTokensConfig
@@ -195,13 +196,18 @@ def step_tags(step: Step) -> dict[str, str]:
     tags = {"midmask.step": step.name, "midmask.fingerprint": step.fingerprint}
     if isinstance(step.config, EvaluateConfig):
         tags["midmask.split"] = step.config.split
-    if "bm25" in (step.name, *(source.name for source in step.inputs.values())):
+    if is_bm25(step):
         return {**tags, **BM25_TAGS}
     folder = evaluated_folder(step)
     if folder is None:
         return tags
     assert isinstance(folder.config, AdoptConfig), folder.name
     return {**tags, **FOLDER_TAGS, "midmask.recipe": folder_name(folder.config.folder)}
+
+
+def is_bm25(step: Step) -> bool:
+    """Whether a step is BM25's search, or the evaluation of it."""
+    return "bm25" in (step.name, *(source.name for source in step.inputs.values()))
 
 
 def step_params(step: Step) -> dict[str, str]:
@@ -312,6 +318,12 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
         run.tag({self_matches_key(corpus, split): str(count)})
     if result["split_made_here"]:
         run.tag({made_here_key(corpus, part): "true" for part in parts})
+
+
+def main_measure(result: Mapping[str, Any]) -> dict[str, float]:
+    """The metric that a job's run has of an evaluation: MLflow shows that run alone until it is unfolded."""
+    name = usual_measure(result["measures"])
+    return {metric_key(result["corpus"], result["split"], name): result["measures"][name]}
 
 
 def log_inputs(

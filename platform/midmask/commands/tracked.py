@@ -12,7 +12,7 @@ from midmask.commands import program
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import LANGUAGE
 from midmask.pages import serving_command
-from midmask.tracking.names import is_database, resolve_tracking_uri
+from midmask.tracking.names import is_database, resolve_tracking_uri, ui_address
 
 
 def _leaderboard_flags(parser: ArgumentParser) -> None:
@@ -46,21 +46,24 @@ def _ui_flags(parser: ArgumentParser) -> None:
 
 @program(_ui_flags)
 def ui(flags: Namespace) -> None:
-    """Opens MLflow's own pages over the tracked runs, on loopback; with --verdict, the dashboard with its page
-    Search.
+    """Prints the address of the tracked runs in MLflow's own pages, and serves these on loopback unless the store is
+    a server, which has them; with --verdict, opens the dashboard with its page Search.
 
     Examples:
       midmask ui
       midmask ui --verdict verdicts/NAME
     """
+    from midmask.tracking.store import save_view
+
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     if flags.verdict is not None:
         _open_dashboard(flags, uri)
-    if not is_database(uri):
-        raise UserError(f"{uri} is a server with pages of its own: open it in a browser")
-    os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
-    address = ["--host", LOOPBACK, "--port", str(flags.port or MLFLOW_PORT)]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", *address])
+    port = flags.port or MLFLOW_PORT
+    pages = f"http://{LOOPBACK}:{port}" if is_database(uri) else ui_address(uri)
+    print(pages + save_view(uri, home(Path.cwd())), flush=True)
+    if is_database(uri):
+        os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
+        os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", LOOPBACK, "--port", str(port)])
 
 
 def _open_dashboard(flags: Namespace, uri: str) -> NoReturn:

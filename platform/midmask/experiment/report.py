@@ -65,7 +65,7 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, 
     Args:
         name: of the system. trained: whether it was trained here, once.
     """
-    measure = _usual_measure(done.result["measures"])
+    measure = usual_measure(done.result["measures"])
     tested = compare({name: per_query(done), "BM25": per_query(bm25)}, baseline="BM25", measure=measure)
     said = sentence(tested[0], f"{corpus} {done.result['split']}")
     return f"{said} It was trained once: what another seed would change is not known." if trained else said
@@ -74,7 +74,7 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, 
 def measured_sentence(place: str, name: str, done: Artifact) -> str:
     """The first of the usual measures that a system's evaluation has."""
     measures = done.result["measures"]
-    measure = _usual_measure(measures)
+    measure = usual_measure(measures)
     return f"{name} has {measure} {measures[measure]:.4f} on {place} ({done.result['queries']:,} queries)."
 
 
@@ -87,13 +87,13 @@ def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
     if len(done) == 1:
         return measured_sentence(place, *next(iter(done.items())))
     values = {name: one.result["measures"] for name, one in done.items()}
-    measure = _usual_measure(next(iter(values.values())))
+    measure = usual_measure(next(iter(values.values())))
     name = max(values, key=lambda one: values[one][measure])
     value = f"{values[name][measure]:.4f} on {place} ({done[name].result['queries']:,} queries)"
     return f"Of {len(done)} run files, {name} has the highest {measure}: {value}. Differences are not tested here."
 
 
-def _usual_measure(measures: Mapping[str, float]) -> str:
+def usual_measure(measures: Mapping[str, float]) -> str:
     """The first of the usual ones that an evaluation has, else its own first."""
     return next((name for name in DEFAULT if name in measures), next(iter(measures)))
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.tracking.names import (
+    JOB_STEPS,
     collection_key,
     is_measure,
     made_here_key,
@@ -80,11 +81,13 @@ class LeaderboardRow:
 
 
 def rows(runs: Iterable[TrackedRow]) -> list[LeaderboardRow]:
-    """One row per finished run, corpus and split that has measures, in the order of the runs."""
+    """One row per finished run, corpus and split that has measures, in the order of the runs; none for a job's run,
+    whose measures are those of a run nested in it.
+    """
     return [
         _row(run, corpus, split, values)
         for run in runs
-        if run.status == "finished"
+        if run.status == "finished" and run.tags.get(STEP) not in JOB_STEPS
         for (corpus, split), values in measured(run).items()
     ]
 

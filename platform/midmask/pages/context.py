@@ -13,7 +13,7 @@ from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_
 from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
 from midmask.pages.look import choice
 from midmask.store.place import Place
-from midmask.tracking.names import ui_command
+from midmask.tracking.names import command_over
 from midmask.tracking.reading import TrackedRow
 
 ENOUGH = 1.0
@@ -80,7 +80,7 @@ def until_read(watch: StoreWatch, summary: str) -> None:
 def about(uri: str, watch: StoreWatch) -> None:
     with st.expander("About this store"):
         st.markdown("MLflow's own pages on these runs:")
-        st.code(ui_command(uri), language="bash", wrap_lines=True)
+        st.code(command_over(uri, "ui"), language="bash", wrap_lines=True)
         st.button(
             "Read everything again",
             on_click=watch.look,

@@ -81,7 +81,7 @@ class TrialsObserver:
         space, recipe, measured = self._context.space, start.recipe, start.evaluations
         name = describe_point(space, start.point)
         base, identity = base_tags(self._job.name, recipe), self._identity(source)
-        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity}
+        tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity, "midmask.sweep": self._sweep}
         title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         run.watch()

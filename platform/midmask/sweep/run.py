@@ -41,6 +41,7 @@ from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
 from midmask.sweep.trial import SweepProgress, TrialContext, pruning, search
+from midmask.tracking.names import metric_key
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,8 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
         log_report(job.run, str(artifact.result["report"]))
         job.run.log_file(folder / SWEEP_FILE)
         job.run.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
-        job.run.log({f"sweep/{name}": artifact.result[name] for name in ("best", "rung_share")}, step=0)
+        best = metric_key(recipe.corpus.short_name, "dev", sweep.space.optimised[0].measure)
+        job.run.log({best: artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0)
         return _report(sweep, artifact)
 
 

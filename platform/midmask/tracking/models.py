@@ -1,10 +1,11 @@
 """Finished models in MLflow's registry: the folder as it is, its signature, and its origin.
 
-A version is a LoggedModel whose files are the model's own folder and `MLmodel`, so that what is fetched loads in
-midmask, transformers or sentence-transformers like any folder. It has no flavour of Python code: nothing is pickled,
-nothing is unpickled, and MLflow itself never loads it.
+A version is a LoggedModel whose files are the model's own folder and `MLmodel`, so that the folder which is fetched
+loads in midmask, transformers or sentence-transformers like any other. Nothing is pickled. A dense model has MLflow's
+flavour for sentence-transformers, by which MLflow loads and serves it.
 """
 
+import json
 import logging
 import re
 import tempfile
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from mlflow import MlflowClient
+from mlflow import MlflowClient, pyfunc
 from mlflow.entities import LoggedModel, LoggedModelStatus
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -33,6 +34,10 @@ LOGGED = "midmask.logged_model"
 """Which LoggedModel a version is of: a SQL registry keeps no id."""
 
 FLAVOUR = "midmask"
+SENTENCE_TRANSFORMERS = "sentence_transformers"
+SENTENCE_TRANSFORMERS_FOLDER = "model.sentence_transformer"
+"""MLflow's flavour, and the folder of a version in which it looks for the model."""
+
 _ALIAS = re.compile(r"(?![vV]\d+$)(?!latest$)[\w-]{1,255}", re.ASCII)
 
 
@@ -58,7 +63,7 @@ class RegistryEntry:
     def signature(self) -> ModelSignature:
         """Texts in; for each text a float32 vector of every view out."""
         outputs = [TensorSpec(np.dtype(np.float32), (-1, width), view) for view, width in self.outputs.items()]
-        return ModelSignature(Schema([ColSpec("string", "text")]), Schema(outputs))
+        return ModelSignature(Schema([ColSpec("string")]), Schema(outputs))
 
     @property
     def tags(self) -> dict[str, str]:
@@ -136,6 +141,23 @@ def _find_model(client: MlflowClient, experiment: str, entry: RegistryEntry) -> 
     return model_found
 
 
+def _add_flavours(about: Model, folder: Path, entry: RegistryEntry) -> str | None:
+    """Adds the flavours of a model; returns where its files lie in the version, None for beside `MLmodel`.
+
+    A SentenceTransformer gives a hybrid's dense view alone, and nothing of a lexical model, so neither has its flavour.
+    The generic flavour does not distinguish queries from passages, so it is only for models that encode them alike.
+    """
+    if list(entry.outputs) != ["dense"] or not (folder / "modules.json").is_file():
+        about.add_flavor(FLAVOUR, data=".")
+        return None
+    about.add_flavor(FLAVOUR, data=SENTENCE_TRANSFORMERS_FOLDER)
+    about.add_flavor(SENTENCE_TRANSFORMERS)
+    prompts = json.loads((folder / "config_sentence_transformers.json").read_text()).get("prompts", {})
+    if not any(prompts.values()) and not (folder / "router_config.json").exists():
+        pyfunc.add_to_model(about, f"mlflow.{SENTENCE_TRANSFORMERS}", data=SENTENCE_TRANSFORMERS_FOLDER)
+    return SENTENCE_TRANSFORMERS_FOLDER
+
+
 def _create_version(
     client: MlflowClient, experiment: str, folder: Path, entry: RegistryEntry, tags: Mapping[str, str]
 ) -> ModelVersion:
@@ -151,13 +173,12 @@ def _create_version(
         model_type="retriever",
     )
     try:
-        about = Model(
-            run_id=entry.run_id, signature=entry.signature, model_id=logged.model_id, flavors={FLAVOUR: {"data": "."}}
-        )
+        about = Model(run_id=entry.run_id, signature=entry.signature, model_id=logged.model_id)
+        data = _add_flavours(about, folder, entry)
         with tempfile.TemporaryDirectory() as place:
             about.save(str(Path(place) / "MLmodel"))
             client.log_model_artifacts(logged.model_id, place)
-        client.log_model_artifacts(logged.model_id, str(folder))
+        client.log_model_artifacts(logged.model_id, str(folder), data)
         client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
     except BaseException:
         if logged.status != LoggedModelStatus.READY:

@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from midmask.core.process import shell_command
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
 
@@ -66,15 +67,13 @@ def sqlite_file(uri: str) -> Path | None:
     return Path(uri.partition(":///")[2].partition("?")[0])
 
 
-def ui_command(uri: str) -> str:
-    """The command that opens the runs in MLflow's own pages."""
-    if not is_database(uri):
-        return f"open {redacted(uri)}"
-    return f"mlflow ui --backend-store-uri {shlex.quote(redacted(uri))} --host 127.0.0.1 --port 5000"
+def command_over(uri: str, name: str) -> str:
+    """The shell command `midmask NAME` over the runs of a store, such as `ui` or `leaderboard`."""
+    return f"MLFLOW_TRACKING_URI={shlex.quote(redacted(uri))} {shell_command()} {name}"
 
 
 def ui_address(uri: str, ui: str | None = None) -> str:
-    """The root of MLflow's pages: `ui` if given, the server itself, or where `ui_command` puts them."""
+    """The root of MLflow's pages: `ui` if given, the server itself, or where `midmask ui` puts them."""
     if ui:
         return ui.rstrip("/")
     if is_database(uri):
@@ -87,6 +86,9 @@ LONGEST_KEY, LONGEST_PARAM, LONGEST_TAG = 250, 6000, 5000
 
 RECIPE_FILE = "recipe.json"
 """File of a run with its whole recipe, from which `--recipe FILE` makes it again."""
+
+JOB_STEPS = ("job", "sweep")
+"""`midmask.step` of jobs' runs, which repeat the main measure of the runs nested in them."""
 
 # Tags of runs.
 ARTIFACT = "midmask.artifact"  # where an artifact or a model's weights lie; a model that was only registered has none

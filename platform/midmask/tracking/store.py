@@ -1,8 +1,11 @@
-"""Creates the tracking store and connects to it; decides whether an error means to wait, or one line to the user."""
+"""Creates the tracking store and connects to it; decides whether an error means to wait, or one line to the user; sets
+what MLflow's pages show of the experiment.
+"""
 
 import contextlib
 import errno
 import fcntl
+import json
 import logging
 import os
 import shlex
@@ -23,13 +26,20 @@ from mlflow.utils.rest_utils import http_request
 
 from midmask.core.redaction import HIDDEN, redacted
 from midmask.errors import UserError
-from midmask.tracking.names import is_database, sqlite_file
+from midmask.tracking.names import JOB_STEPS, is_database, is_measure, sqlite_file
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 EXPERIMENT = "midmask"
+
+KIND = "mlflow.experimentKind"
+MACHINE_LEARNING = "custom_model_development"
+"""Value of the experiment's tag `KIND` with which MLflow opens its runs, not its pages for GenAI."""
+
+VIEW = "midmask"
+MOST_COLUMNS, MOST_JOBS = 8, 100
 
 _REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"),
@@ -193,7 +203,8 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
             # MLflow decodes the place once, hence `quote`.
             place = f"file://{quote(str(home.absolute() / 'mlartifacts'))}" if is_database(uri) else None
             try:
-                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place))
+                tags = {KIND: MACHINE_LEARNING}
+                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place, tags=tags))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another host was faster
                     raise
@@ -205,7 +216,35 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
             f"the experiment {EXPERIMENT!r} of {shown} is deleted; bring it back with{secret}: "
             f"MLFLOW_TRACKING_URI={shlex.quote(shown)} mlflow experiments restore -x {experiment.experiment_id}"
         )
+    if KIND not in experiment.tags:  # created by an earlier version
+        client.set_experiment_tag(experiment.experiment_id, KIND, MACHINE_LEARNING)
     return client, str(experiment.experiment_id)
+
+
+def save_view(uri: str, home: Path) -> str:
+    """Saves the view Measures in MLflow's pages: a column for each measure that the newest jobs have, up to
+    `MOST_COLUMNS`; returns its path, to be appended to the address of the pages.
+
+    MLflow has no default columns. It keeps a saved view as a tag of the experiment, in the form that is written here.
+
+    Raises:
+        UserError: if the store does not answer.
+    """
+    with explained(uri):
+        client, experiment = create_store(uri, home)
+        jobs = [
+            run
+            for step in JOB_STEPS
+            for run in client.search_runs([experiment], f"tags.`midmask.step` = '{step}'", max_results=MOST_JOBS)
+        ]
+        jobs.sort(key=lambda run: -run.info.start_time)
+        measures = list(dict.fromkeys(key for run in jobs for key in run.data.metrics if is_measure(key)))
+        columns = [f"metrics.`{key}`" for key in measures[:MOST_COLUMNS]]
+        columns += [f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed", "status")]
+        state = json.dumps({"selectedColumns": ["attributes.`Duration`", *columns]})
+        view = {"name": "Measures", "createdAt": int(time.time() * 1000), "state": state}
+        client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{VIEW}", json.dumps(view))
+    return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
 @contextlib.contextmanager

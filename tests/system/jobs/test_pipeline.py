@@ -179,6 +179,8 @@ def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline
     runs = read_runs(f"sqlite:///{pipeline.home}/mlflow.db")
     assert {run.tags["midmask.job"] for run in runs} >= {*jobs, "run_recipe"}
     assert all(run.ended is not None for run in runs)
+    (whole,) = (run for run in runs if (run.tags["midmask.job"], run.tags["midmask.step"]) == ("run_recipe", "job"))
+    assert {round(value, 4) for value in whole.metrics.values()} <= measured and len(whole.metrics) == 2
 
 
 def test_8_what_another_collection_is_read_for_is_made_of_it(pipeline: Pipeline) -> None:
