@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare, export_mteb
     from midmask.api.corpus import Corpus
+    from midmask.api.mine import Negatives, mine
     from midmask.api.scores import Scores, evaluate, evaluate_run
     from midmask.api.train import Run, train
     from midmask.choice.verdict import Verdict
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
+    "Negatives": "api.mine",
     "Run": "api.train",
     "Scores": "api.scores",
     "Table": "api.comparison",
@@ -42,6 +44,7 @@ _HOMES = {
     "export_mteb": "api.comparison",
     "list_protocols": "api.calls",
     "list_recipes": "api.calls",
+    "mine": "api.mine",
     "settings": "api.calls",
     "train": "api.train",
 }
@@ -50,6 +53,7 @@ _HOMES = {
 __all__ = [
     "Corpus",
     "Hit",
+    "Negatives",
     "Run",
     "Scores",
     "Table",
@@ -62,6 +66,7 @@ __all__ = [
     "export_mteb",
     "list_protocols",
     "list_recipes",
+    "mine",
     "settings",
     "train",
 ]

@@ -9,22 +9,25 @@ from typing import Any
 
 from midmask.app.job import mistake_in, resolve_storage
 from midmask.app.progress import StepProgress
+from midmask.benchmark.design import BM25
 from midmask.core.config import flatten, override
 from midmask.core.redaction import has_credentials, redacted
 from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
-from midmask.experiment.changes import for_each_stage, refuse_idle
+from midmask.experiment.changes import as_folder_reads, check_folder, for_each_stage, refuse_idle
 from midmask.experiment.events import Begun, Ended, Logged, StepEvent, unobserved
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Maker, Runner
 from midmask.experiment.schema import Recipe
+from midmask.experiment.searching import adopted
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
 
 
 def list_recipes() -> list[str]:
@@ -69,6 +72,27 @@ def read_as(corpus: CorpusConfig, changes: Mapping[str, object]) -> CorpusConfig
     """
     reading = {path: value for path, value in changes.items() if path.partition(".")[0] == "corpus"}
     return override(override(RECIPES["none"](), {"corpus": corpus.model_dump()}), reading).corpus
+
+
+def recipe_for_model(
+    model: str | Path, corpus: CorpusConfig, changes: dict[str, object]
+) -> tuple[Recipe, Step | None]:
+    """The recipe that reads a collection's texts as a model does, and the model's folder as a step; for BM25, none.
+
+    Args:
+        model: a folder, the name of a pre-trained model, a cached hub id, or "bm25".
+        changes: dotted path -> value, which win over what the folder says.
+
+    Raises:
+        UserError: for an unknown name, a folder that holds no model, or an impossible value.
+    """
+    recipe = override(override(RECIPES["none"](), {"corpus": corpus.model_dump()}), changes)
+    if model == BM25:
+        return recipe, None
+    folder = model_folder(str(Path(model).expanduser()), field="model", choices=(BM25,)).absolute()
+    recipe = as_folder_reads(recipe, folder, changes)
+    check_folder(recipe, folder)
+    return recipe, adopted(str(folder))
 
 
 def check_reach(changes: Mapping[str, object], reached: Sequence[str], of: str) -> None:

@@ -8,16 +8,16 @@ from typing import get_args
 
 import pyarrow as pa
 
-from midmask.api.calls import as_changes, check_reach, compute, open_store, read_as, runner_in
+from midmask.api.calls import as_changes, check_reach, compute, open_store, read_as, recipe_for_model, runner_in
 from midmask.api.corpus import Corpus
 from midmask.api.train import Run
+from midmask.benchmark.design import BM25
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import html_table
 from midmask.evaluation.step import EvaluateConfig
-from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.evaluations import (
     EVALUATION_FIELDS,
     collection_step,
@@ -30,15 +30,10 @@ from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import evaluations_table, per_query
 from midmask.experiment.run import Runner
-from midmask.experiment.searching import adopted
-from midmask.recipes import RECIPES
 from midmask.retrieve.ranked import Fusion, TieRule
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.pretrained import PRETRAINED, model_folder
-
-BM25 = "bm25"
-"""The name by which BM25 is evaluated."""
+from midmask.store.pretrained import PRETRAINED
 
 READ = ("corpus", "evaluation")
 """Sections of a recipe that every evaluation depends on."""
@@ -209,19 +204,15 @@ def _evaluation(
         on = None if where == recipe.corpus else planned.elsewhere(where)
         config = override(recipe, changes).evaluation
         return config.name_of(recipe.name), planned.evaluation(config, model=model.step, on=on)
-    recipe = override(override(RECIPES["none"](), {"corpus": where.model_dump()}), changes)
+    recipe, encoder = recipe_for_model(model, where, changes)
     config = recipe.evaluation
-    if model == BM25:
+    if encoder is None:
         if config.bm25_share:
             raise UserError(f"bm25_share = {config.bm25_share}: BM25's list is joined with an encoder's; name a model")
         planned = corpus.plan if isinstance(corpus, Run) else plan(recipe)
         return BM25, planned.bm25_evaluation(config)
-    folder = model_folder(str(Path(model).expanduser()), field="model", choices=(BM25,)).absolute()
-    name = str(model) if model in PRETRAINED else folder.name
-    recipe = as_folder_reads(recipe, folder, changes)
-    check_folder(recipe, folder)
-    planned = plan(recipe)
-    return config.name_of(name), planned.evaluation(config, model=adopted(str(folder)))
+    name = str(model) if model in PRETRAINED else Path(model).expanduser().absolute().name
+    return config.name_of(name), plan(recipe).evaluation(config, model=encoder)
 
 
 def evaluate_run(

@@ -188,40 +188,63 @@ def finetune(options: Options, flags: Namespace) -> None:
 
 
 def _mine_negatives_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="FOLDER", help="model folder; default: the recipe's first stage")
+    parser.add_argument(
+        "--model", metavar="NAME", help="what ranks: a model folder, minilm, or bm25; default: the recipe's first stage"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="also write texts for sentence-transformers' trainers: JSON lines of anchor, positive, negative_1, …",
+    )
 
 
 @program(_mine_negatives_flags)
 def mine_negatives(options: Options, flags: Namespace) -> None:
     """Mines hard negatives: ranks a corpus for the train queries with a pool of faiss actors, and draws from it.
 
-    Searches with the encoder that the recipe's first stage gives, or with the model folder of --model. Writes the
+    Searches with the encoder that the recipe's first stage gives; with --model, no recipe is needed. Writes the
     negatives as Parquet and in the msmarco-hard-negatives layout (jsonl). Vectors and ranked list are kept, so that
     mining again with other ranks, numbers or seeds takes seconds.
 
+    How they are chosen: --set 'stages.*.mine.per_query=5', min_rank, max_rank, filters.relative_margin and more.
+
     Examples:
-      midmask mine --model minilm --corpus beir:FOLDER
+      midmask mine --model minilm --corpus beir:FOLDER --out negatives.jsonl
       midmask mine --recipe retromae_ance --set stages.1.mine.per_query=15
     """
     from midmask.app.driver import Product, compute_or_show, ending, recipe_for, recipe_for_folder
+    from midmask.benchmark.design import BM25
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
-    recipe, model = recipe_for_folder(recipe_for(options, default="retromae_ance"), flags.model, options)
-    steps = plan(recipe)
-    mined = steps.mining(recipe.stages[-1].mine, model=model or steps.stages[0])
+    recipe = recipe_for(options, default="none" if flags.model else "retromae_ance")
+    by_bm25 = flags.model == BM25
+    recipe, model = recipe_for_folder(recipe, None if by_bm25 else flags.model, options)
+    steps, config = plan(recipe), recipe.stages[-1].mine
+    mined = steps.bm25_mining(config) if by_bm25 else steps.mining(config, model=model or steps.stages[0])
     done = compute_or_show(options, recipe, {"negatives": mined})
     if done:
-        result = done["negatives"].result
-        rows = [(name, str(value)) for name, value in result.items()]
-        file = f"{done['negatives'].place}/negatives.jsonl.gz"
+        from midmask.exchange.training_tuples import training_tuples, write_training_tuples
+        from midmask.store.artifact import load
+        from midmask.store.place import Place
+
+        negatives, further = done["negatives"], {}
+        if flags.out:
+            corpus = load(steps.corpus.place(Place(options.storage)))
+            tuples = training_tuples(negatives, corpus, titles=recipe.tokens.titles)
+            out = Place(resolve_storage(flags.out, options.home))
+            further["training data"] = f"{out}, {write_training_tuples(tuples, config.per_query, out):,} lines"
+        rows = [(name, str(value)) for name, value in negatives.result.items()]
+        file = f"{negatives.place}/negatives.jsonl.gz"
         loading = [
             "import gzip, json",
             f"file = gzip.open({file!r}, 'rt')",
             "negatives = [json.loads(line) for line in file]",
         ]
-        sentence = f"{result['negatives']:,} negatives were mined for {result['queries']:,} train queries."
-        print(ending(options, sentence, [markdown(["mining", "value"], rows)], Product("negatives", file, loading)))
+        count, queries = negatives.result["negatives"], negatives.result["queries"]
+        sentence = f"{count:,} negatives were mined for {queries:,} queries of {config.split}."
+        tables, product = [markdown(["mining", "value"], rows)], Product("negatives", file, loading)
+        print(ending(options, sentence, tables, product, further=further))
 
 
 def _train_teacher_flags(parser: ArgumentParser) -> None:

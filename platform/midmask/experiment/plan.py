@@ -8,7 +8,7 @@ and folders that a recipe names, and what `precision = auto` means on this machi
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, corpus_identity
@@ -153,9 +153,11 @@ class Plan:
         words = config.model_copy(update=changes)
         return evaluation_step(self._bm25_ranking(words, tokens), tokens.inputs["corpus"], words)
 
-    def _bm25_ranking(self, config: EvaluateConfig, tokens: Step) -> Step:
+    def _bm25_ranking(
+        self, config: EvaluateConfig | MineConfig, tokens: Step, judged: Literal["any", "relevant"] = "any"
+    ) -> Step:
         titles: bool = self.tokens.config.titles  # type: ignore[attr-defined]
-        return bm25_ranking(tokens.inputs["corpus"], config, titles=titles, judged="any")
+        return bm25_ranking(tokens.inputs["corpus"], config, titles=titles, judged=judged)
 
     def elsewhere(self, corpus: CorpusConfig) -> Step:
         """The tokens of a collection that is only searched ("zero-shot"), by the tokenizer of the training.
@@ -169,6 +171,11 @@ class Plan:
         """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
         config = config.settled(self.precision)
         ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
+        return mining_step({"ranked0": ranked}, self.corpus, config)
+
+    def bm25_mining(self, config: MineConfig) -> Step:
+        """Hard negatives from BM25's ranking."""
+        ranked = self._bm25_ranking(config, self.tokens, judged="relevant")
         return mining_step({"ranked0": ranked}, self.corpus, config)
 
 

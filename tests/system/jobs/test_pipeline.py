@@ -135,6 +135,11 @@ def test_5_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: P
     assert {row["query_id"] for row in rows} == relevant("train").keys()
     assert not {(row["query_id"], row["doc_id"]) for row in rows} & set(relevant("train").items())
     assert len({(row["query_id"], row["doc_id"]) for row in rows}) == len(rows)
+    out = ["--out", str(pipeline.home / "tuples.jsonl"), "--set", "stages.*.mine.per_query=2"]
+    done = pipeline.run("mine_negatives", "--model", "bm25", *out, recipe=False)
+    lines = [json.loads(line) for line in read_lines(pipeline.home / "tuples.jsonl")]
+    assert {tuple(line) for line in lines} == {("anchor", "positive", "negative_1", "negative_2")}
+    assert f"training data: {out[1]}, {len(lines)} lines" in done.out
 
 
 def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeline) -> None:
