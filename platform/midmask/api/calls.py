@@ -74,9 +74,7 @@ def read_as(corpus: CorpusConfig, changes: Mapping[str, object]) -> CorpusConfig
     return override(override(RECIPES["none"](), {"corpus": corpus.model_dump()}), reading).corpus
 
 
-def recipe_for_model(
-    model: str | Path, corpus: CorpusConfig, changes: dict[str, object]
-) -> tuple[Recipe, Step | None]:
+def recipe_for_model(model: str | Path, corpus: CorpusConfig, changes: dict[str, object]) -> tuple[Recipe, Step | None]:
     """The recipe that reads a collection's texts as a model does, and the model's folder as a step; for BM25, none.
 
     Args:
