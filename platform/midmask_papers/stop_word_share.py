@@ -1,7 +1,7 @@
 """What share of masked tokens are stop-words or punctuation: uniform masks, and ROM's by idf and BM25.
 
-    python -m midmask_papers.stop_word_share --corpus beir:../shared/data/wiki [--vocabulary 30522] [--storage FOLDER]
-    python -m midmask_papers.stop_word_share --corpus beir:../shared/data/wiki --more-words FILE
+    python -m midmask_papers.stop_word_share --corpus beir:data/wiki [--vocabulary 30522] [--storage FOLDER]
+    python -m midmask_papers.stop_word_share --corpus beir:data/wiki --more-words FILE
 
 15% of every passage's tokens are masked, 80 passages at a time; the vocabulary is trained on the corpus. The paper
 (Long et al. 2022) says that about 40% of randomly masked tokens are stop-words or punctuation, by the lists of NLTK and
