@@ -52,7 +52,7 @@ PRETRAINED = {
     "wiki-mini": PackagedModel(
         package="midmask_lm",
         folder="wiki-mini",
-        sha256="d72b38988e9dbc5fbf8d7fa66d908f35fda82c625a0c949960fe8a0843f66abe",
+        sha256="ff444a5b72b0362d01b3b0783e7df5fba0196ef070c9aa290e29a5bc6ea2a78d",
         distribution="midmask",
         extra=None,
         licence="CC-BY-SA-3.0",

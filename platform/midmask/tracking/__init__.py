@@ -1,7 +1,7 @@
 """Tracked runs: the only home of MLflow.
 
     names       which store, as a URI; measure <-> metric key; imports no MLflow
-    store       the store, created once, and what an error of it means
+    store       the store, created once; what an error of it means; the view with which MLflow's pages open
     opening     which run values go to, and whether the process that writes a run lives
     lineage     datasets and models: what runs read and made
     sending     the queue of values, and the thread that carries them to the store
@@ -10,5 +10,6 @@
     models      finished models in the registry; imported where it is used, as MLflow's own models take long to import
 
 Runs carry the tags `midmask.job|recipe|objective|step|corpus|fingerprint|status`; status is running, finished, failed,
-killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one).
+killed, pruned, or cached (a run that only points, by `midmask.cached_run`, to the finished one). A trial's run also has
+`midmask.sweep`, the fingerprint of its sweep.
 """
