@@ -133,7 +133,9 @@ def mlflow(browser: Chrome, page: str, home: Path, out: Path) -> Iterator[Path]:
         press("[data-component-id='mlflow.assistant.chat_panel.close']")
         press(".ag-row button[data-component-id*=runnamecellrenderer]")
         yield shot("mlflow-runs")
-        search = browser.find_element(By.CSS_SELECTOR, "input[placeholder^='metrics.'], [data-testid=runs-search-autocomplete] input")
+        search = browser.find_element(
+            By.CSS_SELECTOR, "input[placeholder^='metrics.'], [data-testid=runs-search-autocomplete] input"
+        )
         search.send_keys(f"tags.midmask.step = 'trial' and tags.midmask.sweep = '{sweep}'", Keys.ENTER)
         wait_for_text(browser, f"{len(trials)} matching runs", patience=PATIENCE)
         press(f"[data-testid='sort-header-{key}']")
