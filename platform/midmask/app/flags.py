@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Callable, Sequence
+from textwrap import fill
 from typing import Any, NoReturn
 
 from midmask.core.redaction import redacted
@@ -45,7 +46,7 @@ def parse(
         UserError: for an unknown flag, naming the nearest one, or an impossible value.
     """
     whole = "--help-all" in arguments
-    parser = Parser(prog=prog, description=description, epilog=ENVIRONMENT if whole else None)
+    parser = Parser(prog=prog, description=description, epilog=ENVIRONMENT)
     if add_flags is not None:
         add_flags(parser)
     add_shared_flags(parser, whole=whole)
@@ -140,9 +141,12 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
         help="with --dry-run: the cluster, such as 8xH100, 8xH100:2048 (GiB of a machine) or 2xcpu; default: this "
         "machine",
     )
-    for action in shared._group_actions:
-        if not whole and action.dest not in USUAL:
+    if not whole:
+        others = [action for action in shared._group_actions if action.dest not in USUAL]
+        for action in others:
             action.help = argparse.SUPPRESS
+        names = " ".join(action.option_strings[0] for action in others)
+        parser.epilog = fill(f"also, explained by --help-all: {names}", break_on_hyphens=False)
 
 
 def _add_collection_flags(shared: argparse._ActionsContainer) -> None:

@@ -39,7 +39,8 @@ MACHINE_LEARNING = "custom_model_development"
 """Value of the experiment's tag `KIND` with which MLflow opens its runs, not its pages for GenAI."""
 
 VIEW = "midmask"
-MOST_COLUMNS, MOST_JOBS = 8, 100
+MOST_JOBS, MOST_COLUMNS, WIDTH = 100, 8, 190
+"""Of the view that `save_view` saves: jobs whose measures are read, columns for them, pixels of such a column."""
 
 _REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"),
@@ -239,9 +240,9 @@ def save_view(uri: str, home: Path) -> str:
         ]
         jobs.sort(key=lambda run: -run.info.start_time)
         measures = list(dict.fromkeys(key for run in jobs for key in run.data.metrics if is_measure(key)))
-        columns = [f"metrics.`{key}`" for key in measures[:MOST_COLUMNS]]
-        columns += [f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed", "status")]
-        state = json.dumps({"selectedColumns": ["attributes.`Duration`", *columns]})
+        widths = {f"metrics.`{key}`": WIDTH for key in measures[:MOST_COLUMNS]}
+        columns = [*widths, *(f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed"))]
+        state = json.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths})
         view = {"name": "Measures", "createdAt": int(time.time() * 1000), "state": state}
         client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{VIEW}", json.dumps(view))
     return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
