@@ -8,36 +8,43 @@ Each page is drawn light and dark, 1280 and 390 pixels wide, in headless Chromiu
 made here: nothing else is needed. Scenes:
 
 records   the leaderboard and Compare over the records of docs/results: a minute
-sweep     a small sweep from random weights: some minutes
+sweep     a small sweep from random weights, on our pages and on MLflow's: some minutes
 choose    a verdict on the documentation itself, and the page that searches with it: a quarter of an hour
 """
 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from midmask.benchmark.records import CellRecord, read_records
 from midmask.core.config import fingerprint
 from midmask.store.place import Place
-from midmask.tracking.names import collection_key, metric_key, queries_key, resolve_tracking_uri
+from midmask.tracking.names import collection_key, is_measure, metric_key, queries_key, resolve_tracking_uri
+from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.dashboards.browser import PAGE, ROOT, appearance, chromium, served
-from tests.support.dashboards.pages import PAGES, wait_for_text, wait_until_drawn
+from tests.support.dashboards.pages import PAGES, wait_for, wait_for_text, wait_until_drawn
+from tests.support.waiting import answers, free_port, wait_until
 
 RECORDS = ROOT / "docs" / "results" / "records"
-PATIENCE = 1800
-"""Seconds for a job."""
+PATIENCE, SETTLES = 1800, 5
+"""Seconds for a job; seconds after which MLflow's tables and charts are drawn, once their texts are there."""
 
 SWEEP = (
     *("jobs/sweep_mask_ratio.py", "--set", 'corpus.packages=["numpy", "scipy"]', "--set", "pretrain.steps=300"),
@@ -70,6 +77,7 @@ HEIGHTS = {
     ("verdict", "verdict.html"): 1100,
 }
 PICTURES = {name: Picture(name, page, height=height) for (name, page), height in HEIGHTS.items()}
+PICTURES |= {name: Picture(name, "", height=640) for name in ("mlflow-runs", "mlflow-trials", "mlflow-parallel")}
 PICTURES["leaderboard-phone"] = Picture("leaderboard-phone", LABELS, "dark", 390, 760)
 
 
@@ -96,11 +104,50 @@ def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
 
 
 def sweep(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
-    """Its curves and its answer."""
+    """Its curves and its answer, and what MLflow's pages make of its runs."""
     with _pages(home / "sweep") as at, _job(SWEEP, home / "sweep") as job:
         _succeed(job)
         for name in ("training", "sweep"):
             yield take(browser, at, PICTURES[name], out)
+    with _mlflow(home / "sweep") as at:
+        yield from mlflow(browser, at, home / "sweep", out)
+
+
+def mlflow(browser: Chrome, page: str, home: Path, out: Path) -> Iterator[Path]:
+    """The sweep's run with its trials; these by their measure, from the filter of the guide; and compared."""
+    runs = read_runs(f"sqlite:///{home}/mlflow.db")
+    parent = next(run for run in runs if run.tags["midmask.step"] == "sweep")
+    sweep, key = parent.tags["midmask.fingerprint"], next(filter(is_measure, parent.metrics))
+    trials = [run for run in runs if run.tags.get("midmask.sweep") == sweep]
+
+    def press(element: str, by: str = By.CSS_SELECTOR) -> None:
+        time.sleep(SETTLES)
+        wait_for(browser, lambda page: [page.find_element(by, element).click()], PATIENCE)
+
+    def shot(name: str) -> Path:
+        time.sleep(SETTLES)
+        browser.save_screenshot(str(out / f"{name}.png"))
+        return out / f"{name}.png"
+
+    with appearance(browser, "light", 1280, PICTURES["mlflow-runs"].height):
+        browser.get(page)
+        wait_for_text(browser, "matching runs", patience=PATIENCE)
+        wait_for_text(browser, "sweep-", patience=PATIENCE)
+        press("[data-component-id='mlflow.assistant.chat_panel.close']")
+        press("//*[@role='row'][contains(., 'sweep-')]//button[contains(@data-component-id, 'runnamecell')]", By.XPATH)
+        yield shot("mlflow-runs")
+        search = browser.find_element(By.CSS_SELECTOR, "input[placeholder^='metrics.']")
+        search.send_keys(f"tags.midmask.step = 'trial' and tags.midmask.sweep = '{sweep}'", Keys.ENTER)
+        wait_for_text(browser, f"{len(trials) + 1} matching runs", patience=PATIENCE)  # below the sweep's run
+        press(f"[data-testid='sort-header-{key}']")
+        wait_for_text(browser, f"{len(trials)} matching runs", patience=PATIENCE)
+        yield shot("mlflow-trials")
+        press("[aria-label='Select all runs']")
+        press("[data-testid=runs-compare-button]")
+        wait_for_text(browser, "Parallel Coordinates Plot", patience=PATIENCE)
+        metrics = browser.find_elements(By.CSS_SELECTOR, "input.du-bois-light-select-selection-search-input")[1]
+        metrics.send_keys(Keys.BACKSPACE, key, Keys.ENTER, Keys.ESCAPE)
+        yield shot("mlflow-parallel")
 
 
 def choose(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
@@ -134,6 +181,26 @@ def _pages(home: Path, fill: Callable[[str, Path], None] | None = None, flags: t
         fill(uri, home)
     with served(PAGE, ["--tracking-uri", uri, *flags], home / "streamlit.log") as address:
         yield address
+
+
+@contextmanager
+def _mlflow(home: Path) -> Iterator[str]:
+    """The address that `midmask ui` prints over the store of this folder, while it serves MLflow's pages."""
+    port, own = free_port(), {"MIDMASK_HOME": str(home), "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"}
+    command, log = [str(Path(sys.executable).with_name("midmask")), "ui", "--port", str(port)], home / "mlflow.log"
+    with open(log, "wb") as output:
+        env = {**os.environ, **own}
+        ui = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=output, env=env, text=True, start_new_session=True
+        )
+    assert ui.stdout is not None
+    try:
+        page = ui.stdout.readline().strip()
+        wait_until(partial(answers, f"http://127.0.0.1:{port}/health"), ui, log)
+        yield page
+    finally:
+        os.killpg(ui.pid, signal.SIGTERM)
+        ui.wait(60)
 
 
 @contextmanager
