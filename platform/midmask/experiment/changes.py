@@ -18,6 +18,7 @@ from typing import Any
 
 from midmask.core.config import flatten, override
 from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.families import BackboneShape
 from midmask.encoders.model_settings import FILE, read_facts
 from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
@@ -80,14 +81,20 @@ def _always(value: Any) -> OwnDefault:
     return lambda recipe, backbone: value
 
 
+def _shape(backbone: BackboneConfig) -> BackboneShape | None:
+    """None for a model that cannot be read: Recipe.check refuses it."""
+    try:
+        return shape_of(backbone)
+    except UserError:
+        return None
+
+
 def _at_most(length: int) -> OwnDefault:
     """A length, or the number of tokens that the backbone has positions for."""
 
     def limited(recipe: Recipe, backbone: BackboneConfig) -> int:
-        try:
-            return min(length, shape_of(backbone).max_length)
-        except UserError:  # a model that cannot be read is refused by Recipe.check
-            return length
+        shape = _shape(backbone)
+        return min(length, shape.max_length) if shape else length
 
     return limited
 
@@ -117,19 +124,14 @@ def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:
 
 def _rate(recipe: Recipe, backbone: BackboneConfig) -> float:
     """BERT's own rate, or for narrow encoders that of fresh weights."""
-    try:
-        return FRESH_RATE if shape_of(backbone).width < NARROW else 5e-5
-    except UserError:  # a model that cannot be read is refused by Recipe.check
-        return 5e-5
+    shape = _shape(backbone)
+    return FRESH_RATE if shape and shape.width < NARROW else 5e-5
 
 
 def _query_stream(recipe: Recipe, backbone: BackboneConfig) -> str:
     """DupMAE's code makes decoder queries with the encoder's embedding module, if that has a table of positions."""
-    try:
-        embeds = recipe.objective is None or recipe.objective.name != "dupmae" or shape_of(backbone).embeds_streams
-    except UserError:  # a model that cannot be read is refused by Recipe.check
-        embeds = True
-    return "embedding" if embeds else "paper"
+    shape = _shape(backbone) if recipe.objective and recipe.objective.name == "dupmae" else None
+    return "embedding" if shape is None or shape.embeds_streams else "paper"
 
 
 COSINE_TEMPERATURE = 0.05
