@@ -87,6 +87,7 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
     assert list(run.losses) == ["pretrain", "finetune.0"]
     assert [len(losses) for losses in run.losses.values()] == [6, 6]
     assert list(untuned.losses) == ["pretrain"]
+    assert run.stages["finetune.0"] == run.model and (run.stages["pretrain"] / "heads.safetensors").is_file()
     changed = {path for path, value in midmask.settings("retromae").items() if value != run.settings[path]}
     assert {path for path in changed if not path.endswith("seed") and "corpus." not in path} <= toy.SETTINGS.keys()
 

@@ -64,13 +64,13 @@ def test_rungs_are_prefixes_that_go_on_from_each_other_without_changing_the_whol
     assert plan(retromae, share=1e-9).pretrained.optimiser_steps == 1
 
 
-def test_the_last_stage_is_evaluated_and_mined_with_unless_another_is_given(retromae):
+def test_the_last_stage_is_evaluated_unless_another_is_given_and_any_stage_mines(retromae):
     recipe = PROTOCOLS["ance"]().on(retromae, "demo")
     steps, mining = plan(recipe), MineConfig()
     first, last = steps.stages
     for model, given in ((last, {}), (last, {"model": last}), (first, {"model": first})):
         ranked = steps.evaluation(recipe.evaluation, **given).inputs["ranked"]
-        negatives = steps.mining(mining, **given).inputs["ranked0"]
+        negatives = steps.mining(mining, model=model).inputs["ranked0"]
         for search in (ranked, negatives):
             assert search.inputs["passages"].inputs["model"] is search.inputs["queries"].inputs["model"] is model
 
@@ -81,12 +81,14 @@ def test_whatever_is_evaluated_or_mined_with_a_model_its_passages_are_encoded_on
     searches = [
         steps.evaluation(evaluation).inputs["ranked"],
         steps.evaluation(evaluation.model_copy(update={"split": "test", "depth": 7})).inputs["ranked"],
-        steps.mining(mining).inputs["ranked0"],
-        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5})).inputs["ranked0"],
+        steps.mining(mining, model=steps.stages[-1]).inputs["ranked0"],
+        steps.mining(mining.model_copy(update={"per_query": 3, "min_rank": 5}), model=steps.stages[-1]).inputs[
+            "ranked0"
+        ],
     ]
     assert len({search.inputs["passages"].fingerprint for search in searches}) == 1
     assert len({search.fingerprint for search in searches}) == 3, "another number of negatives needs no other search"
-    shorter = steps.mining(mining.model_copy(update={"passage_length": 32})).inputs["ranked0"]
+    shorter = steps.mining(mining.model_copy(update={"passage_length": 32}), model=steps.stages[-1]).inputs["ranked0"]
     assert shorter.inputs["passages"].fingerprint != searches[0].inputs["passages"].fingerprint
     assert shorter.inputs["queries"].fingerprint == searches[2].inputs["queries"].fingerprint
 

@@ -134,7 +134,7 @@ def mine(
     config = recipe.stages[0].mine
     find_split(where, config.split)
     planned = plan(recipe)
-    step = planned.bm25_mining(config) if encoder is None else planned.mining(config, model=encoder)
+    step = planned.mining(config, model=encoder)
     runner = runner_in(store, ray=ray, progress=progress)
     mined = compute(runner, step)
     return Negatives(mined, compute(runner, planned.corpus), recipe.tokens.titles)

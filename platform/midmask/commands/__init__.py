@@ -58,8 +58,8 @@ JOBS = Registry(
         "mine": Command("steps", "mine_negatives", "hard negatives"),
         "teach": Command("steps", "train_teacher", "a cross-encoder, and its scores"),
         "train-generator": Command("steps", "train_generator", "a model that writes queries for passages"),
-        "evaluate": Command("steps", "evaluate_retriever", "a recipe's retriever, or a model folder"),
-        "evaluate-run": Command("steps", "evaluate_run", "ranked lists of any tool, from TREC run files"),
+        "evaluate": Command("evaluate", "evaluate_retriever", "a recipe's retriever, or a model folder"),
+        "evaluate-run": Command("evaluate", "evaluate_run", "ranked lists of any tool, from TREC run files"),
     },
 )
 """Commands that run on a cluster or start a local Ray."""

@@ -128,6 +128,12 @@ class Plan:
     stages: tuple[Step, ...]  # in order
     precision: Precision  # what `auto` stands for
 
+    @property
+    def trainings(self) -> dict[str, Step]:
+        """The trainings in order: `pretrain`, unless the recipe has no middle training, then `finetune.0`, …"""
+        middle = {} if self.pretrained is None else {"pretrain": self.pretrained}
+        return {**middle, **{f"finetune.{number}": stage for number, stage in enumerate(self.stages)}}
+
     def evaluation(self, config: EvaluateConfig, *, model: Step | None = None, on: Step | None = None) -> Step:
         """The evaluation of an encoder: the last stage's, unless another is given.
 
@@ -167,15 +173,13 @@ class Plan:
         """
         return _tokens_of(corpus, self.tokens, self.survey)
 
-    def mining(self, config: MineConfig, *, model: Step | None = None) -> Step:
-        """Hard negatives from a search with an encoder: the last stage's, unless another is given."""
+    def mining(self, config: MineConfig, *, model: Step | None) -> Step:
+        """Hard negatives from the ranking of an encoder, or of BM25 if there is none."""
         config = config.settled(self.precision)
-        ranked = ranking(self.tokens, model or self.stages[-1], config, judged="relevant")
-        return mining_step({"ranked0": ranked}, self.corpus, config)
-
-    def bm25_mining(self, config: MineConfig) -> Step:
-        """Hard negatives from BM25's ranking."""
-        ranked = self._bm25_ranking(config, self.tokens, judged="relevant")
+        if model is None:
+            ranked = self._bm25_ranking(config, self.tokens, judged="relevant")
+        else:
+            ranked = ranking(self.tokens, model, config, judged="relevant")
         return mining_step({"ranked0": ranked}, self.corpus, config)
 
 
@@ -304,3 +308,9 @@ def export(steps: Plan, storage: Place, folder: Place, derived: Collection[str])
     if "spans" in derived and isinstance(steps.spans.config, SpansConfig):
         inputs = {name: load(step.place(storage)) for name, step in steps.spans.inputs.items()}
         write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, load(steps.spans.place(storage)).place))
+
+
+def keep_stages(trainings: Mapping[str, Step], storage: Place, folder: Place) -> None:
+    """Copies each finished training's model into a folder of its name, with the heads that the next one drops."""
+    for name, step in trainings.items():
+        (folder / name).upload((load(step.place(storage)).place / "model").local())

@@ -114,7 +114,7 @@ def test_3_a_teacher_scores_every_candidate_of_every_train_query(pipeline: Pipel
 
 
 def test_4_a_fine_tuned_model_is_registered_with_its_bytes_and_its_lineage(pipeline: Pipeline) -> None:
-    done = pipeline.run("finetune", "--register", "trial")
+    done = pipeline.run("finetune", "--register", "trial", "--keep-stages", str(pipeline.home / "stages"))
     artifact = pipeline.artifact("finetune", done.out)
     client = MlflowClient(f"sqlite:///{pipeline.home}/mlflow.db")
     ((name, number),) = re.findall(r"registered: models:/([\w.-]+)/(\d+)@trial", done.out)
@@ -125,6 +125,8 @@ def test_4_a_fine_tuned_model_is_registered_with_its_bytes_and_its_lineage(pipel
     stored = [path for path in pipeline.home.rglob("model.safetensors") if "store" not in path.parts]
     wanted = hashlib.sha256((artifact / "model" / "model.safetensors").read_bytes()).hexdigest()
     assert wanted in {hashlib.sha256(path.read_bytes()).hexdigest() for path in stored}
+    kept = {path.parent.name for path in (pipeline.home / "stages").glob("*/heads.safetensors")}
+    assert {"pretrain"} <= kept, "the decoder's weights lie beside the middle training's"
 
 
 def test_5_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: Pipeline) -> None:
