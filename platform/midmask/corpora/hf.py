@@ -22,16 +22,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import NOT_UTF8, Fault, RecordPiece
-from midmask.corpora.corpus import (
-    DOC_NAMES,
-    GRADE_NAMES,
-    QUERY_NAMES,
-    CorpusPieces,
-    data_files,
-    judgement_values,
-    split_names,
-)
+from midmask.corpora.chunks import RecordPiece
+from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
 from midmask.corpora.opening import UnusableFile
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.texts import text_values
@@ -61,11 +53,7 @@ ID, TEXT = Column(("_id", "id"), is_id), Column(("text",), is_text)
 # A column of NaN alone, as pandas writes nothing, is of floats.
 TITLE = Column(("title",), lambda kind: is_text(kind) or bool(pa.types.is_floating(kind)), optional=True)
 TEXTS = (ID._replace(optional=True), TITLE, TEXT)
-JUDGEMENT = (
-    Column(("query-id", *sorted(QUERY_NAMES - {"query-id"})), is_id),
-    Column(("corpus-id", *sorted(DOC_NAMES - {"corpus-id"})), is_id),
-    Column(("score", *sorted(GRADE_NAMES - {"score"})), is_number),
-)
+JUDGEMENT = (Column(("query-id",), is_id), Column(("corpus-id",), is_id), Column(("score",), is_number))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,32 +70,13 @@ class ArrowPiece(RecordPiece):
         file = self.folder / self.file
         with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
             for batch in arrow_batches(stream)[1]:
-                columns = [_check_column(batch[name]).to_pylist() for name in self.columns.values()]
+                batch.validate(full=True)  # Arrow trusts the places that a file states
+                columns = [batch[name].to_pylist() for name in self.columns.values()]
                 for values in zip(*columns, strict=True):
                     yield dict(zip(self.columns, values, strict=True))
 
-    def values(self, record: ArrowRow) -> tuple[Any, ...]:
-        try:
-            return self.parse(_decode(record))
-        except UnicodeError:
-            raise Fault(NOT_UTF8) from None
-
     def quote(self, record: ArrowRow) -> str:
-        return json.dumps(_decode(record, "replace"), ensure_ascii=False)
-
-
-def _check_column(column: pa.Array) -> pa.Array:
-    """The column, its texts as bytes: Arrow trusts the places that a file states, and a text that is no UTF-8 is one
-    bad row, not a damaged file.
-    """
-    if is_text(column.type):
-        column = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
-    column.validate(full=True)
-    return column
-
-
-def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
-    return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
+        return json.dumps(record, ensure_ascii=False)
 
 
 def open_hf(folder: Place) -> CorpusPieces:
