@@ -93,7 +93,6 @@ def test_toy_package_gives_exactly_these_pairs(tmp_path: Path, monkeypatch: pyte
         ("toydocs.b.Thing.get", "toydocs.b", "Another body which has more than eight words in it."),
         ("toydocs.fast", "toydocs.c", "Body of compiled code, which no definition carries in source."),
     ]
-    assert rows(tmp_path / "out/aliases.parquet") == [{"doc_id": "toydocs.a.one", "alias": "toydocs.a.same"}]
     asked = ["Add two numbers.", "Sum it all.", "Hold one thing.", "Run very fast."]
     assert [row["text"] for row in rows(tmp_path / "out/queries.parquet")] == asked
     judged = {"a.one": ["a.one", "b.Thing.get"], "a.same": ["a.one"], "b.Thing": ["b.Thing"], "fast": ["fast"]}

@@ -31,7 +31,6 @@ from midmask.corpora.reader import FolderReader, open_corpus, reader_of
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics, describe_missing
 from midmask.corpora.writer import (
-    ALIASES,
     ANSWERS,
     DOCS,
     MISSING_PASSAGES,
@@ -63,7 +62,7 @@ def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
 
 def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
     """Writes docs/, queries.parquet, qrels.parquet, quarantine.jsonl and statistics.json; where there are any, also
-    aliases.parquet (pydocs), answers.parquet (nq), self_matches.parquet and missing_passages.parquet.
+    answers.parquet (nq), self_matches.parquet and missing_passages.parquet.
 
     What an interrupted call has left in `out` is deleted first. The result holds counts: passages, those with a title,
     queries, splits, self_matches, missing_passages, and rows_read = rows_kept + the sums of rows_quarantined and of
@@ -98,11 +97,10 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
             log.info("%s: not read, since the format has no such files: %s", folder, names)
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
-        docs, queries, qrels, aliases, rules = pair_up(tables, config)
+        docs, queries, qrels, rules = pair_up(tables, config)
         rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
         write_shards(passages.watch([docs]), out / "docs")
-        write_tables([aliases], out / "aliases.parquet", ALIASES)
         rule = Rule(BY_CLUSTER)
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:

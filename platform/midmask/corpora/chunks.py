@@ -9,7 +9,6 @@ row's line in its file, although no reader of a byte range can.
 Ids, texts and grades in a row's fields are taken or refused alike in all formats (`read_id`, `read_text`, …).
 """
 
-import codecs
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.opening import HEAD, measure_file, open_text
+from midmask.corpora.opening import measure_file, open_text
 from midmask.errors import quoted
 from midmask.store.place import Place
 
@@ -106,9 +105,8 @@ def _skip_line(stream: BinaryIO, limit: int) -> None:
 class RecordPiece:
     """A piece whose records are rows of one kind ("docs", "queries", "qrels").
 
-    parse: a record -> the row's own values (`BLOCKS`). Raises Fault, or ValueError for a
-    malformed record. split: of queries or judgements, "" if the file does not name one. number, max_characters: set by
-    `numbered`.
+    parse: a record -> the row's own values (`BLOCKS`). Raises Fault, or ValueError for a malformed record. split: of
+    queries or judgements, "" if the file does not name one. number, max_characters: set by `numbered`.
     """
 
     rows: str
@@ -197,15 +195,6 @@ class TextPiece(RecordPiece):
 
     def quote(self, record: bytes | None) -> str:
         return f"(over {8 * self.max_characters} bytes)" if record is None else record.decode(errors="replace")
-
-    def is_empty(self) -> bool:
-        """Whether the file's beginning is blank.
-
-        Raises:
-            UserError: if the file cannot be read here, or is no text.
-        """
-        with open_text(self.folder / self.file) as stream:
-            return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
 
 def _json_object(text: str) -> dict[str, Any]:

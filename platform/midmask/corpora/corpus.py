@@ -23,10 +23,6 @@ from midmask.store.place import Place
 log = logging.getLogger(__name__)
 
 
-CHECKED = 20
-"""Files of a kind of rows whose first bytes are looked at before any is read; the others' are when they are read."""
-
-
 @dataclass(frozen=True)
 class CorpusPieces:
     """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only.
@@ -42,18 +38,6 @@ class CorpusPieces:
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
         yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
-
-    def check_files(self) -> None:
-        """
-        Raises:
-            UnusableFile: if one of the first text files of a kind of rows is no text, or all files
-                of a kind are empty.
-        """
-        for pieces in (self.docs, self.queries, self.qrels):
-            texts = [piece for piece in pieces if isinstance(piece, TextPiece) and not piece.start]
-            empty = [piece for piece in texts[:CHECKED] if piece.is_empty()]
-            if empty and len(empty) == len(texts):
-                raise UnusableFile(f"{empty[0].folder / empty[0].file} is empty; put rows into it")
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:

@@ -31,7 +31,7 @@ from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARAC
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
-from midmask.corpora.writer import ALIASES, DOCS, QRELS, QUERIES
+from midmask.corpora.writer import DOCS, QRELS, QUERIES
 from midmask.errors import UserError
 
 if TYPE_CHECKING:
@@ -310,13 +310,11 @@ GENERIC = 10
 FIELDS = ["rule", "name", "module", "summary", "text"]
 
 
-def pair_up(
-    tables: Iterator[pa.Table], config: CorpusConfig
-) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table, dict[str, int]]:
-    """All docstrings, held in memory (some ten MB), to docs, queries, qrels and aliases, each in order of first
+def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table, pa.Table, pa.Table, dict[str, int]]:
+    """All docstrings, held in memory (some ten MB), to docs, queries and qrels, each in order of first
     appearance; and how many docstrings there were, and how many each rule left out.
 
-    Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but
+    Bodies that are equal become one passage; summaries that are equal but
     for case and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that
     share a query, form a cluster, which goes to one split by the hash of its first member's module: 80/10/10. A sample
     (max_passages) takes whole clusters in the order of a hash.
@@ -366,17 +364,16 @@ def _sample(home: NDArray[np.int64], config: CorpusConfig) -> NDArray[np.bool_]:
     return np.isin(home, roots[order][fits])
 
 
-def _tables(rows: "DataFrame") -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
-    """docs, queries, qrels and aliases of the rows that are kept."""
+def _tables(rows: "DataFrame") -> tuple[pa.Table, pa.Table, pa.Table]:
+    """docs, queries and qrels of the rows that are kept."""
     docs, queries = rows.drop_duplicates("body"), rows.drop_duplicates("asked")
     rows["doc_id"] = rows["body"].map(docs.set_index("body")["name"])
     rows["query_id"] = "q:" + rows["asked"].map(queries.set_index("asked")["name"])
-    judged, repeated = rows.drop_duplicates(["asked", "body"]), rows[rows.duplicated("body")]
+    judged = rows.drop_duplicates(["asked", "body"])
     return (
         _table(DOCS, docs["name"], docs["module"], docs["text"]),
         _table(QUERIES, "q:" + queries["name"], queries["summary"]),
         _table(QRELS, judged["split"], judged["query_id"], judged["doc_id"], [1] * len(judged)),
-        _table(ALIASES, repeated["doc_id"], repeated["name"]),
     )
 
 

@@ -169,6 +169,9 @@ def guess_encoding(stream: BinaryIO) -> str:
     return codec
 
 
+_ASCII = bytes(range(128))
+
+
 def _guess_bytewise(stream: BinaryIO) -> str:
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
     encoded = replaced = 0
@@ -180,20 +183,12 @@ def _guess_bytewise(stream: BinaryIO) -> str:
         wrong = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
         replaced += wrong
         encoded += len(text) - len(text.encode("ascii", "ignore")) - wrong
-        if wrong > 0 and len(sample) < HEAD:
-            sample += _around_bytes(data)[: HEAD - len(sample)]
-    return "utf-8-sig" if replaced <= 0 or encoded > replaced else _guess_sample(sample)
-
-
-def _around_bytes(data: bytes) -> bytes:
-    """Some of the data, from a line's start before the first byte beyond ASCII."""
-    first = len(data) - len(data.lstrip(bytes(range(128))))
-    return data[data.rfind(b"\n", max(0, first - 512), first) + 1 or max(0, first - 512) :][:HEAD]
-
-
-def _guess_sample(sample: bytes) -> str:
-    beyond = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
-    if beyond >= FEW:
+        if wrong > 0 and not sample:
+            first = len(data) - len(data.lstrip(_ASCII))
+            sample = data[max(0, first - 512) :][:HEAD]
+    if replaced <= 0 or encoded > replaced:
+        return "utf-8-sig"
+    if len(sample.translate(None, _ASCII)) >= FEW:
         from charset_normalizer import from_bytes
 
         logging.getLogger("charset_normalizer").setLevel(logging.WARNING)
