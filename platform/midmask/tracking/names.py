@@ -29,15 +29,13 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
     """
     uri = (flag or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db").strip()
     scheme = scheme_of(uri)
-    shown = redacted(uri)
     if scheme == "sqlite":
         return _absolute_sqlite(uri, home)
-    if scheme == "file" or (":" not in uri and scheme not in SERVERS):
-        raise UserError(
-            f"tracking URI {shown!r} is a folder, a kind of store that MLflow no longer supports. {_ADVICE}"
-        )
     if scheme not in DATABASES + SERVERS:
-        raise UserError(f"tracking URI {shown!r}: MLflow knows no store {scheme!r}. {_ADVICE}")
+        raise UserError(
+            f"tracking URI {redacted(uri)!r} is neither a database nor a server; MLflow no longer supports folders. "
+            f"{_ADVICE}"
+        )
     return uri
 
 

@@ -157,7 +157,7 @@ def test_answers_and_slices(tmp_path: Path) -> None:
 
 
 def test_documents_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of files and encodings travel in marker rows."""
+    """Pieces of two files each, read by several workers."""
     write_documents(tmp_path / "in")
     (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
     monkeypatch.setattr(docs, "PIECE_FILES", 2)
