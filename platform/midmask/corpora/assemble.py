@@ -11,6 +11,7 @@ relevant for a query is never taken for the query itself.
 """
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,16 +24,15 @@ from midmask.corpora.checked_rows import Collection, Quarantine, Stream, pair_te
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import unread_names
-from midmask.corpora.docs import showing
-from midmask.corpora.duplicates import Repeats
-from midmask.corpora.ids import IdTable
+from midmask.corpora.docs import list_documents, showing
+from midmask.corpora.documents import ending
 from midmask.corpora.pydocs import pair_up
 from midmask.corpora.reader import FolderReader, open_corpus, reader_of
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics, describe_missing
 from midmask.corpora.writer import (
-    ALIASES,
     ANSWERS,
+    DOCS,
     MISSING_PASSAGES,
     QRELS,
     QUARANTINE,
@@ -62,7 +62,7 @@ def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
 
 def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
     """Writes docs/, queries.parquet, qrels.parquet, quarantine.jsonl and statistics.json; where there are any, also
-    aliases.parquet (pydocs), answers.parquet (nq), self_matches.parquet and missing_passages.parquet.
+    answers.parquet (nq), self_matches.parquet and missing_passages.parquet.
 
     What an interrupted call has left in `out` is deleted first. The result holds counts: passages, those with a title,
     queries, splits, self_matches, missing_passages, and rows_read = rows_kept + the sums of rows_quarantined and of
@@ -95,20 +95,17 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     if isinstance(reader_of(config.format), FolderReader):
         for folder, names in unread_names(Place.named(config.place), corpus.files()):
             log.info("%s: not read, since the format has no such files: %s", folder, names)
-    repeats = Repeats()
     if config.format == "pydocs":
         tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
-        docs, queries, qrels, aliases, rules = pair_up(tables, config)
+        docs, queries, qrels, rules = pair_up(tables, config)
         rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
         write_shards(passages.watch([docs]), out / "docs")
-        write_tables([aliases], out / "aliases.parquet", ALIASES)
         rule = Rule(BY_CLUSTER)
         answers, missing = ANSWERS.empty_table(), pa.array([], pa.string())
     else:
         collection = Collection(corpus, config, stream, rejected)
-        tables = repeats.watch(collection.passages()) if config.format == "docs" else collection.passages()
-        if not write_shards(passages.watch(tables), out / "docs"):
+        if not write_shards(passages.watch(collection.passages()), out / "docs"):
             raise UserError(_nothing_in(config, rejected))
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
@@ -129,7 +126,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         "rules": rules,
     }
     if config.format == "docs":
-        facts["documents"] = _documents(config, rejected, repeats)
+        facts["documents"] = _count_documents(config)
     asked = TextStatistics()
     asked.add(queries)
     statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
@@ -140,27 +137,19 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
 
 def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
     kinds = rejected.kinds("docs")
-    first = f". First: {'; '.join(rejected.examples('docs'))}" if kinds else ""
+    first = f". First: {'; '.join(rejected.examples['docs'])}" if kinds else ""
     layout = reader_of(config.format).layout
     return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
-def _documents(config: CorpusConfig, rejected: Quarantine, repeats: Repeats) -> dict[str, Any]:
-    """Counts of files by ending, by encoding and of those left out, and of passages that repeat others; logs them."""
-    groups = {name: dict(sorted(counts.items())) for name, counts in sorted(rejected.notes.items())}
-    for name, words in (("files", "read"), ("encodings", "encodings"), ("files_left_out", "left out, no documents")):
-        if counts := rejected.notes.get(name):
+def _count_documents(config: CorpusConfig) -> dict[str, dict[str, int]]:
+    """Numbers of files, by ending, that are documents and that are left out; logs them."""
+    listing = list_documents(Place.named(config.place))
+    kinds = Counter(ending(file or config.place) for file in listing.files)
+    for counts, words in ((kinds, "documents"), (listing.left_out, "left out, no documents")):
+        if counts:
             log.info("%s: %s: %s", config.name, words, showing(counts))
-    found = repeats.summary()
-    if found["near_duplicates"]:
-        log.info(
-            "%s: %d passages are near-duplicates of others, in %d clusters (%d of all are exact copies); they are kept",
-            config.name,
-            found["near_duplicates"],
-            found["near_duplicate_clusters"],
-            found["exact_copies"],
-        )
-    return {**groups, "duplicates": found}
+    return {"files": dict(sorted(kinds.items())), "files_left_out": dict(sorted(listing.left_out.items()))}
 
 
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
@@ -240,31 +229,18 @@ def _choose_rule(queries: int, counts: dict[str, int]) -> str:
 
 def _find_pairs(docs: Place, asked: pa.Table) -> pa.Table:
     """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
-    ids, texts = IdTable(), IdTable()
-    ids.add(asked["query_id"].to_pylist())
-    texts.add(asked["text"].to_pylist())
-    longest = pc.max(pc.binary_length(asked["text"])).as_py()
-    found = [FOUND_PAIRS.empty_table()]
+    by_text: defaultdict[str, list[str]] = defaultdict(list)
+    for query_id, text in zip(asked["query_id"].to_pylist(), asked["text"].to_pylist(), strict=True):
+        by_text[text].append(query_id)
+    ids = {query_id for same in by_text.values() for query_id in same}
+    found: list[tuple[str, str, bool]] = []
     for table in _read_passage_texts(docs):
-        names = table["doc_id"]
-        same = names.filter(pa.array(ids.rows(names.to_pylist()) >= 0))
-        found.append(pa.table([same, same, pa.repeat(False, len(same))], schema=FOUND_PAIRS))
-        for rows in _wordings(table):
-            rows = rows.filter(pc.less_equal(pc.binary_length(rows["text"]), longest))
-            rows = rows.filter(pa.array(texts.rows(rows["text"].to_pylist()) >= 0))
-            if len(rows):
-                joined = rows.join(asked, keys="text", join_type="inner")
-                found.append(joined.append_column("same_text", pa.repeat(True, len(joined))).select(FOUND_PAIRS.names))
-    return pa.concat_tables(found)
-
-
-def _wordings(table: pa.Table) -> Iterator[pa.Table]:
-    """(doc_id, text) of the passages as their text alone, and of those with a title as both together."""
-    text = pc.utf8_trim_whitespace(table["text"])
-    yield pa.table({"doc_id": table["doc_id"], "text": text})
-    titled = table.filter(pc.not_equal(table["title"], ""))
-    whole = pc.utf8_trim_whitespace(pc.binary_join_element_wise(titled["title"], titled["text"], " "))
-    yield pa.table({"doc_id": titled["doc_id"], "text": whole})
+        for doc_id, title, text in zip(*(table[name].to_pylist() for name in DOCS.names), strict=True):
+            if doc_id in ids:
+                found.append((doc_id, doc_id, False))
+            for wording in {text.strip(), f"{title} {text}".strip()}:
+                found += ((query_id, doc_id, True) for query_id in by_text.get(wording, ()))
+    return pa.Table.from_pylist([dict(zip(FOUND_PAIRS.names, pair, strict=True)) for pair in found], FOUND_PAIRS)
 
 
 def _read_passage_texts(docs: Place) -> Iterator[pa.Table]:

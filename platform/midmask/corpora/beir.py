@@ -38,14 +38,14 @@ def query_values(row: dict[str, Any]) -> tuple[str, str]:
 def open_beir(folder: Place) -> CorpusPieces:
     """The corpus in a BEIR folder."""
     passages = find_file(folder, ["corpus.jsonl"], LAYOUT)
-    docs = text_pieces("docs", folder, [passages], passage_values, "json lines")
+    docs = text_pieces("docs", folder, [passages], passage_values, of_objects=True)
     files = split_names([f"qrels/{file}" for file in data_files(folder / "qrels", SPLIT_ENDS)], prefix="")
     queries = find_file(folder, ["queries.jsonl"], LAYOUT, optional=not files)
     if queries and not files:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
         return CorpusPieces(docs)
-    asked = text_pieces("queries", folder, [queries], query_values, "json lines")
+    asked = text_pieces("queries", folder, [queries], query_values, of_objects=True)
     return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 

@@ -5,7 +5,6 @@ Judgements are kept for known queries only.
 
 import json
 import logging
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.core.randomness import hash64
-from midmask.corpora.chunks import BLOCKS, END, NO_GRADE, NOT_UTF8, SPACED_ID, Piece
+from midmask.corpora.chunks import BLOCKS, END, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents.blocks import TOLERATED
@@ -27,8 +26,8 @@ from midmask.errors import UserError, how_to_set
 
 log = logging.getLogger(__name__)
 
-QUOTED, REASONS = 5, 1_000
-"""Rows of a kind that the log quotes, and reasons that are counted each."""
+QUOTED = 5
+"""Bad rows of a kind that the log quotes."""
 HOPELESS = 10_000
 """Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
 """
@@ -47,29 +46,19 @@ class Quarantine:
         self.kept: Counter[str] = Counter()
         self.bad: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
         self.left_out: dict[str, Counter[str]] = {rows: Counter() for rows in ROWS}
-        self.notes: dict[str, Counter[str]] = {}
-        self._alike: dict[str, dict[tuple[str, str, str], tuple[str, int]]] = {rows: {} for rows in ROWS}
-        """Rows -> (kind, file, reason) -> the first such row, quoted, and their number."""
+        self.examples: dict[str, list[str]] = {rows: [] for rows in ROWS}
+        """The first bad rows, quoted."""
 
     def reject(self, rows: str, kind: str, file: str, line: int, text: str, reason: str = "") -> None:
         """Quarantines one row; the first few of each kind of rows are quoted in the log."""
         self.bad[rows][kind] += 1
         entry = {"kind": kind, "file": file, "line": line, "text": text, **({"reason": reason} if reason else {})}
         self._quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-        quote = f"{file}:{line} {kind}: {text[:80]!r}"
         if self.bad[rows].total() <= QUOTED:
-            log.warning("bad row of the %s: %s%s", rows, quote, f" ({reason})" if reason else "")
-        key, alike = (kind, file, reason), self._alike[rows]
-        if key in alike or len(alike) < REASONS:
-            first, number = alike.get(key, (quote, 0))
-            alike[key] = first, number + 1
+            self.examples[rows].append(f"{file}:{line} {kind}: {text[:80]!r}{f' ({reason})' if reason else ''}")
+            log.warning("bad row of the %s: %s", rows, self.examples[rows][-1])
         if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
             self.check(rows)
-
-    def add_notes(self, notes: dict[str, dict[str, int]]) -> None:
-        """Adds a piece's counts that are none of rows, such as its files: group -> name -> number."""
-        for group, counts in notes.items():
-            self.notes.setdefault(group, Counter()).update(counts)
 
     def check(self, rows: str) -> None:
         """Call at the end of each kind of rows. Whole files that cannot be read are no bad rows.
@@ -83,31 +72,13 @@ class Quarantine:
             raise UserError(
                 f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
                 f"corpus.bad_rows_threshold = {self._threshold:g}): {self.kinds(rows)}; first: "
-                f"{'; '.join(self.examples(rows))}. {self._remedy(rows)}"
+                f"{'; '.join(self.examples[rows])}. Mend the files, or go on without these rows: "
+                f"{how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
             )
 
     def kinds(self, rows: str) -> str:
         """The kinds of faults with the number of rows of each, the most frequent first; "" without bad rows."""
         return ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
-
-    def examples(self, rows: str) -> list[str]:
-        """The first bad rows of up to three files, kinds and reasons, quoted."""
-        quotes = []
-        for (_, _, reason), (quote, number) in list(self._alike[rows].items())[:3]:
-            about = "; ".join(filter(None, (reason, f"{number:,} rows" if number > 1 else "")))
-            quotes.append(f"{quote} ({about})" if about else quote)
-        return quotes
-
-    def _remedy(self, rows: str) -> str:
-        advice = f"Mend the files, or go on without these rows: {how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
-        if self.bad[rows][SPACED_ID]:
-            return f"TREC run files cannot express white space in an id; replace it in all files. {advice}"
-        if self.bad[rows][NO_GRADE]:
-            return f"Grades are whole numbers, relevant from 1 on; map them, such as 0.5 and more to 1. {advice}"
-        if self.bad[rows][NOT_UTF8]:
-            file = shlex.quote(next(file for kind, file, _ in self._alike[rows] if kind == NOT_UTF8))
-            return f"If {file} is in Latin-1: iconv -f LATIN1 -t UTF-8 {file} > NEW. {advice}"
-        return advice
 
     def result(self) -> dict[str, Any]:
         """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""
@@ -159,8 +130,6 @@ def separate_rejected(
                 file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
                 reason = table.column("reason")[index].as_py() or ""
                 rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text, reason)
-            elif (notes := table.column("raw")[index].as_py()) is not None:
-                rejected.add_notes(json.loads(notes))
             elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
                 offsets[number + 1] = offsets[number] + line[index]
         table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
@@ -238,7 +207,7 @@ class Collection:
         return table.filter(pa.array(kept))
 
     def read_judged(self) -> tuple[pa.Table, pa.Table, Rule]:
-        """Queries (with words, question, answers and the split of their file), judgements (split, query_id, doc_id,
+        """Queries (with answers and the split of their file), judgements (split, query_id, doc_id,
         grade), and the rule of splitting.
         """
         known = IdTable()
@@ -288,7 +257,7 @@ class Collection:
             reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.rejected)
         splits = [piece.split for piece in pieces]
         of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
-        return queries.select(["query_id", "text", "words", "question", "answers"]).append_column("split", of_file)
+        return queries.select(["query_id", "text", "answers"]).append_column("split", of_file)
 
     def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
         """Judgements whose query was read, each pair once in its split. A judged passage may be missing: it belongs to

@@ -9,7 +9,6 @@ row's line in its file, although no reader of a byte range can.
 Ids, texts and grades in a row's fields are taken or refused alike in all formats (`read_id`, `read_text`, …).
 """
 
-import codecs
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,8 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from midmask.corpora.opening import HEAD, Form, measure_file, open_text
-from midmask.corpora.statistics import is_question
+from midmask.corpora.opening import measure_file, open_text
 from midmask.errors import quoted
 from midmask.store.place import Place
 
@@ -35,11 +33,10 @@ PIECE_BYTES = 2 << 20
 RAW_CHARACTERS, REASON_CHARACTERS = 1_000, 200
 
 ORIGIN = [("piece", pa.int32()), ("line", pa.int64()), *((name, pa.string()) for name in ("fault", "raw", "reason"))]
-TEXT_FACTS = [("words", pa.int32()), ("question", pa.bool_())]
 BLOCKS = {
-    "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text")), *TEXT_FACTS]),
+    "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text"))]),
     "queries": pa.schema(
-        [*ORIGIN, ("query_id", pa.string()), ("text", pa.string()), ("answers", pa.list_(pa.string())), *TEXT_FACTS]
+        [*ORIGIN, ("query_id", pa.string()), ("text", pa.string()), ("answers", pa.list_(pa.string()))]
     ),
     "qrels": pa.schema([*ORIGIN, ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())]),
 }
@@ -108,9 +105,8 @@ def _skip_line(stream: BinaryIO, limit: int) -> None:
 class RecordPiece:
     """A piece whose records are rows of one kind ("docs", "queries", "qrels").
 
-    parse: a record -> the row's own values (`BLOCKS`, without words and question). Raises Fault, or ValueError for a
-    malformed record. split: of queries or judgements, "" if the file does not name one. number, max_characters: set by
-    `numbered`.
+    parse: a record -> the row's own values (`BLOCKS`). Raises Fault, or ValueError for a malformed record. split: of
+    queries or judgements, "" if the file does not name one. number, max_characters: set by `numbered`.
     """
 
     rows: str
@@ -165,8 +161,8 @@ def numbered(pieces: Iterable[P], max_characters: int) -> tuple[P, ...]:
 class TextPiece(RecordPiece):
     """The records that begin at bytes [start, end) of a file.
 
-    cut: stream, end, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start. form:
-    what the file must hold; of "json lines" `parse` gets the objects, of all others the text.
+    cut: stream, end, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start.
+    of_objects: whether records are JSON objects, which `parse` gets in place of the text.
     """
 
     folder: Place
@@ -174,13 +170,13 @@ class TextPiece(RecordPiece):
     end: int | None
     skip: int = 0
     cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines
-    form: Form = "text"
+    of_objects: bool = False
 
     def records(self) -> Iterator[Record]:
         # Room for a passage whose characters are all escaped, beside its other fields.
         limit = 8 * self.max_characters + (64 << 10)
         skip = 0 if self.start else self.skip
-        with open_text(self.folder / self.file, None if self.start else self.form) as stream:
+        with open_text(self.folder / self.file, only_text=not self.start) as stream:
             if self.start:
                 stream.seek(self.start - 1)
                 _skip_line(stream, limit)
@@ -193,21 +189,12 @@ class TextPiece(RecordPiece):
             raise Fault(OVERSIZED)
         try:
             text = record.decode().removeprefix("\ufeff")
-            return self.parse(_json_object(text) if self.form == "json lines" else text)
+            return self.parse(_json_object(text) if self.of_objects else text)
         except UnicodeError as error:
             raise Fault(NOT_UTF8, str(error)) from None
 
     def quote(self, record: bytes | None) -> str:
         return f"(over {8 * self.max_characters} bytes)" if record is None else record.decode(errors="replace")
-
-    def is_empty(self) -> bool:
-        """Whether the file's beginning is blank.
-
-        Raises:
-            UserError: if the file cannot be read here, or holds something else than its form.
-        """
-        with open_text(self.folder / self.file, self.form) as stream:
-            return not stream.read(HEAD).removeprefix(codecs.BOM_UTF8).strip()
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -265,8 +252,6 @@ class ParsedBlock:
 
     def __init__(self, schema: pa.Schema, piece: int, most: int = BLOCK_ROWS) -> None:
         self._schema, self._piece, self._most = schema, piece, most
-        names = schema.names[len(ORIGIN) :]
-        self._text_at = names.index("text") if "text" in names else None
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 
@@ -282,10 +267,7 @@ class ParsedBlock:
         """A good row's values, or None and what is wrong with it; and the values of the last columns."""
         if values is None:
             values = (None,) * (len(self._schema) - len(ORIGIN) - len(after))
-        elif self._text_at is not None:
-            text = values[self._text_at]
-            values = (*values, len(text.split()), is_question(text))
-            self._bytes += len(text)
+        self._bytes += sum(len(value) for value in values if isinstance(value, str))
         self._rows.append((self._piece, line, fault, raw, reason or None, *values, *after))
 
     @property
@@ -297,6 +279,20 @@ class ParsedBlock:
         arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self._schema, strict=True)]
         self._rows, self._bytes = [], 0
         return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def batch_files(files: Iterable[tuple[str, int]], most_bytes: int, most_files: int) -> Iterator[tuple[str, ...]]:
+    """Groups of consecutive files (name, bytes), so many bytes and files together at most; a larger file is alone."""
+    batch: list[str] = []
+    total = 0
+    for file, size in files:
+        if batch and (total + size > most_bytes or len(batch) >= most_files):
+            yield tuple(batch)
+            batch, total = [], 0
+        batch.append(file)
+        total += size
+    if batch:
+        yield tuple(batch)
 
 
 def byte_ranges(folder: Place, file: str, *, whole: bool) -> list[tuple[int, int | None, int]]:

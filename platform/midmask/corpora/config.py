@@ -7,7 +7,7 @@ for Arrow.
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from midmask.core.config import Config, added, runtime
 from midmask.core.registry import Registry
@@ -54,11 +54,6 @@ def name_forms() -> str:
 def refuse_unknown_form(name: str) -> None:
     """Raises UserError for a corpus's name whose format is unknown, or whose place is missing or one too many."""
     kind, colon, place = name.partition(":")
-    if kind == "trec":
-        raise UserError(
-            f"corpus {name!r}: files of TREC's <DOC> elements are not read; write ir_datasets:ID, for example "
-            "ir_datasets:trec-robust04, or put the rows into a BEIR folder"
-        )
     if kind not in FORMATS:
         raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
     wanted = FORMATS[kind]
@@ -137,12 +132,6 @@ class CorpusConfig(Config):
         "docs: only: largest size of a passage in words; documents are cut along headings, paragraphs and sentences",
         ge=10,
     )
-    passage_overlap: int = added(
-        0,
-        "docs: only: words at the end of a passage that the next one under the same heading repeats; they count for "
-        "its size",
-        ge=0,
-    )
     text_column: str | None = added(
         None,
         "docs: only: column of a table's texts; none: text, or the column with the longest texts",
@@ -156,15 +145,6 @@ class CorpusConfig(Config):
     def _refuse_unknown_format(cls, name: str) -> str:
         refuse_unknown_form(name)
         return name
-
-    @model_validator(mode="after")
-    def _leave_room(self) -> "CorpusConfig":
-        if 2 * self.passage_overlap > self.passage_words:
-            raise ValueError(
-                f"corpus.passage_overlap = {self.passage_overlap} is more than half of corpus.passage_words = "
-                f"{self.passage_words}; write a smaller overlap"
-            )
-        return self
 
     @property
     def format(self) -> str:

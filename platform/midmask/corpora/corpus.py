@@ -4,7 +4,7 @@ Files that are no data (leftovers of systems, archives and editors, descriptions
 
 A file of judgements is recognised by its first lines once, and the layout is logged. Columns are divided by tabs or
 else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR, with or without a header), 2
-`query doc`, which means grade 1. A header names its columns, in any order.
+`query doc`, which means grade 1. A header is a first line that begins with `query-id`, `qid` or the like.
 """
 
 import logging
@@ -16,15 +16,11 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from midmask.corpora.chunks import Piece, Record, RecordPiece, TextPiece, byte_ranges, lines, read_id, whole_grade
-from midmask.corpora.opening import EXPECTED, Form, UnusableFile, open_text
+from midmask.corpora.opening import UnusableFile, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
-
-
-CHECKED = 20
-"""Files of a kind of rows whose first bytes are looked at before any is read; the others' are when they are read."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +38,6 @@ class CorpusPieces:
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
         yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
-
-    def check_files(self) -> None:
-        """
-        Raises:
-            UnusableFile: if one of the first text files of a kind of rows holds something else than its form, or all
-                files of a kind are empty.
-        """
-        for pieces in (self.docs, self.queries, self.qrels):
-            texts = [piece for piece in pieces if isinstance(piece, TextPiece) and not piece.start]
-            empty = [piece for piece in texts[:CHECKED] if piece.is_empty()]
-            if empty and len(empty) == len(texts):
-                raise UnusableFile(f"{empty[0].folder / empty[0].file} is empty; expected: {EXPECTED[empty[0].form]}")
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
@@ -107,8 +91,8 @@ def text_pieces(
     folder: Place,
     files: Iterable[str],
     parse: Callable[[Any], tuple[Any, ...]],
-    form: Form = "text",
     *,
+    of_objects: bool = False,
     split: str = "",
     skip: int = 0,
     cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines,
@@ -116,7 +100,9 @@ def text_pieces(
     """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each. See
     `TextPiece`.
     """
-    make = partial(TextPiece, rows=rows, folder=folder, parse=parse, split=split, skip=skip, cut=cut, form=form)
+    make = partial(
+        TextPiece, rows=rows, folder=folder, parse=parse, split=split, skip=skip, cut=cut, of_objects=of_objects
+    )
     return [
         make(file=file, start=start, end=end, size=size)
         for file in files
@@ -170,10 +156,12 @@ def unread_names(root: Place, files: Iterable[str]) -> Iterator[tuple[Place, str
             yield folder, f"{', '.join(names[:NAMED])}{more}"
 
 
-QUERY_NAMES = {"query-id", "query_id", "queryid", "query", "qid", "topic"}
-DOC_NAMES = {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "pid", "did", "passage-id", "passage_id"}
-GRADE_NAMES = {"score", "grade", "rel", "relevance", "label"}
+HEADERS = {"query-id", "query_id", "qid", "query", "topic"}
+"""First cells of a header."""
+
 BY_WIDTH = {2: (0, 1, None), 3: (0, 1, 2), 4: (0, 2, 3)}
+"""Number of columns -> positions of query, document and grade (None: all are 1)."""
+
 LAYOUTS = (
     "4 (query 0 doc grade), 3 (query doc grade, with or without the header query-id corpus-id score) or 2 "
     "(query doc), divided by tabs"
@@ -181,28 +169,17 @@ LAYOUTS = (
 SNIFFED_LINES, SNIFFED_BYTES = 20, 1 << 16
 
 
-@dataclass(frozen=True)
-class QrelsColumns:
-    """Positions of query, document and grade (None: all are 1) among `width` columns; `header`: lines before row 1."""
-
-    width: int
-    query: int
-    doc: int
-    grade: int | None
-    header: int
-
-
 def columns(text: str) -> list[str]:
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
-def parse_judgement(layout: QrelsColumns, text: str) -> tuple[str, str, int]:
+def parse_judgement(width: int, text: str) -> tuple[str, str, int]:
     """(query_id, doc_id, grade); ValueError if there is another number of columns, Fault if the grade is not whole."""
-    cells = columns(text)
-    if len(cells) != layout.width:
-        raise ValueError(f"{len(cells)} columns instead of {layout.width}")
-    grade = 1 if layout.grade is None else whole_grade(cells[layout.grade], f"the grade (column {layout.grade + 1})")
-    return cells[layout.query], cells[layout.doc], grade
+    cells, (query, doc, grade) = columns(text), BY_WIDTH[width]
+    if len(cells) != width:
+        raise ValueError(f"{len(cells)} columns instead of {width}")
+    value = 1 if grade is None else whole_grade(cells[grade], f"the grade (column {grade + 1})")
+    return cells[query], cells[doc], value
 
 
 def judgement_values(row: dict[str, Any]) -> tuple[str, str, int]:
@@ -210,42 +187,32 @@ def judgement_values(row: dict[str, Any]) -> tuple[str, str, int]:
     return read_id(row, "query-id"), read_id(row, "corpus-id"), whole_grade(row["score"])
 
 
-def sniff(folder: Place, file: str) -> QrelsColumns:
-    """The layout of a judgement file, by its header, else by the number of columns that most of its first lines have.
+def sniff(folder: Place, file: str) -> tuple[int, int]:
+    """(number of columns, lines of the header) of a judgement file: as many columns as most of its first lines have.
 
     Raises:
-        UnusableFile: if neither decides, naming the accepted layouts; or if there is no row.
+        UnusableFile: for a number that no layout has, naming the accepted layouts; or if there is no row.
     """
-    with open_text(folder / file, "columns") as stream:
+    with open_text(folder / file) as stream:
         data = [stream.readline(SNIFFED_BYTES) for _ in range(SNIFFED_LINES)]
     texts = [line.decode(errors="replace").lstrip("\ufeff") for line in data]
     rows = [columns(text) for text in texts if text.strip()]
     if not rows:
         raise UnusableFile(f"{folder / file} is empty; wanted are rows of columns: {LAYOUTS}")
-    names = [name.lower() for name in rows[0]]
-    query, doc = _place(names, QUERY_NAMES), _place(names, DOC_NAMES)
-    if query is not None and doc is not None:
-        layout = QrelsColumns(len(names), query, doc, _place(names, GRADE_NAMES), header=1)
-    else:
-        width = Counter(len(row) for row in rows).most_common(1)[0][0]
-        if width not in BY_WIDTH:
-            raise UnusableFile(f"{folder / file}: its rows have {width} columns; wanted are {LAYOUTS}")
-        layout = QrelsColumns(width, *BY_WIDTH[width], header=0)
-    if len(rows) == layout.header:
+    width = Counter(len(row) for row in rows).most_common(1)[0][0]
+    if width not in BY_WIDTH:
+        raise UnusableFile(f"{folder / file}: its rows have {width} columns; wanted are {LAYOUTS}")
+    header = int(rows[0][0].lower() in HEADERS)
+    if len(rows) == header:
         raise UnusableFile(f"{folder / file} has a header and no rows; add judgements, or remove the file")
-    log.info("%s: %d columns, %s", file, layout.width, "with a header" if layout.header else "no header")
-    return layout
-
-
-def _place(names: list[str], known: set[str]) -> int | None:
-    return next((index for index, name in enumerate(names) if name in known), None)
+    log.info("%s: %d columns, %s", file, width, "with a header" if header else "no header")
+    return width, header
 
 
 def qrel_pieces(folder: Place, files: dict[str, str]) -> list[TextPiece]:
     """Pieces of the judgement files (split -> file), splits in order of their names."""
     pieces: list[TextPiece] = []
     for split, file in sorted(files.items()):
-        layout = sniff(folder, file)
-        parse = partial(parse_judgement, layout)
-        pieces += text_pieces("qrels", folder, [file], parse, "columns", split=split, skip=layout.header)
+        width, header = sniff(folder, file)
+        pieces += text_pieces("qrels", folder, [file], partial(parse_judgement, width), split=split, skip=header)
     return pieces

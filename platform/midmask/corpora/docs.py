@@ -5,19 +5,17 @@ read as one piece. Files of other kinds are left out and counted; documents that
 its reason.
 """
 
-import hashlib
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
 from midmask.core.config import library_versions
-from midmask.corpora.chunks import BLOCKS, END, RAW_CHARACTERS, Fault, ParsedBlock, check_values
+from midmask.corpora.chunks import BLOCKS, END, RAW_CHARACTERS, Fault, ParsedBlock, batch_files, check_values
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents import KINDS, ending, refuse_missing_packages
@@ -34,8 +32,8 @@ from midmask.corpora.documents.passages import CutPassage, Provenance, cut_passa
 from midmask.errors import UserError, reason
 from midmask.store.place import Place
 
-HIDDEN, NO_ENDING, SPECIAL = "hidden", "without ending", "no regular file"
-
+HIDDEN, NO_ENDING, SPECIAL, CLOSED = "hidden", "without ending", "no regular file", "closed folder"
+NOT_UTF8 = "name that is no UTF-8"
 
 LAYOUT = (
     f"documents at any depth of a folder ({', '.join(KINDS)}), or one such file; tables hold a document in each row "
@@ -47,18 +45,18 @@ LAYOUT = (
 @dataclass
 class Listing:
     """files: path below the folder -> bytes, in the order of the paths; "" is the path of a place that is a file.
-    left_out: ending (or "hidden") -> number of files that are no documents; a hidden folder counts as one. closed:
-    (folder or file, reason) that cannot be listed.
+    left_out: ending (or "hidden", …) -> number of files that are no documents; a hidden or closed folder counts as one.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
-    closed: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, path: str, size: int) -> None:
         """Takes a file in, or counts it as left out."""
         end = ending(path)
-        if any(is_leftover(part) for part in path.split("/")):
+        if any("\udc80" <= sign <= "\udcff" for sign in path):  # as Python reads bytes that are no UTF-8
+            self.left_out[NOT_UTF8] += 1
+        elif any(is_leftover(part) for part in path.split("/")):
             self.left_out[HIDDEN] += 1
         elif end in KINDS:
             self.files[path] = size
@@ -87,36 +85,27 @@ def list_documents(folder: Place) -> Listing:
             listing.add(path, size)
     if not listing.files:
         others = f"left out were {showing(listing.left_out)}" if listing.left_out else "the folder is empty"
-        if listing.closed:
-            others = f"{others}; {listing.closed[0][0] or folder} cannot be read ({listing.closed[0][1]})"
         raise UserError(f"{folder}: no documents in it: {others}; read are {', '.join(KINDS)}")
     listing.files = dict(sorted(listing.files.items()))
     return listing
 
 
 def _walk(root: str, listing: Listing) -> None:
-    def close(path: str, error: OSError) -> None:
-        name = os.path.relpath(path, root)
-        listing.closed.append(("" if name == "." else name, error.strerror or type(error).__name__))
+    def close(error: OSError) -> None:
+        listing.left_out[CLOSED] += 1
 
-    seen: set[tuple[int, int]] = set()
-    for path, folders, files in os.walk(root, onerror=lambda error: close(error.filename, error), followlinks=True):
-        facts = os.stat(path)
-        if (facts.st_dev, facts.st_ino) in seen:
+    seen: set[str] = set()
+    for path, folders, files in os.walk(root, onerror=close, followlinks=True):
+        if (own := os.path.realpath(path)) in seen:
             folders.clear()
             continue
-        seen.add((facts.st_dev, facts.st_ino))
+        seen.add(own)
         listing.left_out.update(HIDDEN for name in folders if is_leftover(name))
         folders[:] = sorted(name for name in folders if not is_leftover(name))
         for name in sorted(files):
             file = os.path.join(path, name)
-            try:
-                size = os.stat(file).st_size
-            except OSError as error:
-                close(file, error)
-                continue
             if os.path.isfile(file):
-                listing.add(os.path.relpath(file, root), size)
+                listing.add(os.path.relpath(file, root), os.path.getsize(file))
             else:
                 listing.left_out[SPECIAL] += 1
 
@@ -138,8 +127,7 @@ PassageRow = tuple[Any, ...]
 class DocumentPiece:
     """Files to read one after the other; picklable.
 
-    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated. left_out: (ending,
-    number) of files that are no documents. closed: (path, reason) of what could not be listed.
+    folder: of the corpus, or its only file; then `files` is ("",). size: bytes of text, estimated.
     """
 
     number: int
@@ -147,8 +135,6 @@ class DocumentPiece:
     files: tuple[str, ...]
     size: int
     config: CorpusConfig
-    left_out: tuple[tuple[str, int], ...] = ()
-    closed: tuple[tuple[str, str], ...] = ()
 
     @property
     def file(self) -> str:
@@ -156,36 +142,27 @@ class DocumentPiece:
         return f"part {self.number} ({len(self.files)} files)"
 
     def read(self) -> Iterator[pa.Table]:
-        """The passages of the files in order, and a row with a fault for each file, row or page that gives none. The
-        marker row at the end holds counts as JSON, group -> name -> number: files by ending and by encoding.
-        """
-        counts = {"files": Counter[str](), "encodings": Counter[str]()}
-        if self.left_out:
-            counts["files_left_out"] = Counter(dict(self.left_out))
+        """The passages of the files in order, and a row with a fault for each file, row or page that gives none."""
         columns = self.config.text_column, self.config.title_column
-        rows = chain(
-            (self._fault(path, 0, UNREADABLE, why) for path, why in self.closed),
-            *(self._read_file(DocumentFile(self.folder, file, *columns), counts) for file in self.files),
-        )
         block = ParsedBlock(SCHEMA, self.number, BLOCK_ROWS)
-        for row in rows:
-            block.add(*row)
-            if block.full:
-                yield block.take()
-        block.add(0, None, END, "", json.dumps(counts, ensure_ascii=False), None)
+        for file in self.files:
+            for row in self._read_file(DocumentFile(self.folder, file, *columns)):
+                block.add(*row)
+                if block.full:
+                    yield block.take()
+        block.add(0, None, END, "", None, None)
         yield block.take()
 
-    def _read_file(self, source: DocumentFile, counts: dict[str, Counter[str]]) -> Iterator[PassageRow]:
+    def _read_file(self, source: DocumentFile) -> Iterator[PassageRow]:
         file = source.file or source.name
         kind = KINDS[ending(file)]
-        found, encoding = False, ""
+        found = False
         try:
             for document in kind.read(source):
                 if isinstance(document, BadRow):
                     yield self._fault(file, document.line, document.kind, document.text)
                     found = True
                     continue
-                encoding = document.encoding
                 for row in self._passages(file, document):
                     yield row
                     found = True
@@ -197,15 +174,10 @@ class DocumentPiece:
             yield self._fault(file, 0, UNREADABLE, error.strerror or reason(error))
         except RecursionError as error:
             yield self._fault(file, 0, DAMAGED, reason(error))
-        if encoding:
-            counts["encodings"][encoding] += 1
-        if found:
-            counts["files"][ending(file)] += 1
 
     def _passages(self, file: str, document: ParsedDocument) -> Iterator[PassageRow]:
         untitled = _stem(file) if document.row is None else ""
-        size, overlap = self.config.passage_words, self.config.passage_overlap
-        passages = cut_passages(document.blocks, document.title, size, overlap, untitled=untitled)
+        passages = cut_passages(document.blocks, document.title, self.config.passage_words, untitled=untitled)
         first = list(islice(passages, 2))
         whole = document.row is not None and len(first) == 1
         for number, passage in enumerate(chain(first, passages), start=1):
@@ -239,20 +211,6 @@ PIECE_BYTES, PIECE_FILES = 2 << 20, 500
 PARSERS = ("charset-normalizer", "markdown-it-py", "lxml", "pypdf")
 
 
-def _batch_files(folder: Place, listing: Listing) -> Iterator[tuple[tuple[str, ...], int]]:
-    """(files, bytes of their texts, estimated): 2 MB of files together, and 500 at most; a larger file alone."""
-    batch: list[str] = []
-    size = text = 0.0
-    for file, bytes_ in listing.files.items():
-        if batch and (size + bytes_ > PIECE_BYTES or len(batch) >= PIECE_FILES):
-            yield tuple(batch), round(text)
-            batch, size, text = [], 0, 0
-        batch.append(file)
-        size += bytes_
-        text += bytes_ * KINDS[ending(file or folder.base)].share
-    yield tuple(batch), round(text)
-
-
 @dataclass(frozen=True)
 class DocumentsReader:
     """Reads documents; files count by name and contents, as do the rules of cutting and the parsers' versions. Files
@@ -270,16 +228,13 @@ class DocumentsReader:
         folder = Place.named(config.place)
         listing = list_documents(folder)
         refuse_missing_packages(Counter(ending(file or folder.base) for file in listing.files), folder)
-        left_out = tuple(
-            (name.encode("utf-8", "backslashreplace").decode(), count)
-            for name, count in sorted(listing.left_out.items())
+        sizes = {file: size * KINDS[ending(file or folder.base)].share for file, size in listing.files.items()}
+        return CorpusPieces(
+            [
+                DocumentPiece(number, folder, files, round(sum(sizes[file] for file in files)), config)
+                for number, files in enumerate(batch_files(listing.files.items(), PIECE_BYTES, PIECE_FILES))
+            ]
         )
-        pieces = [
-            DocumentPiece(number, folder, files, size, config)
-            for number, (files, size) in enumerate(_batch_files(folder, listing))
-        ]
-        pieces[0] = replace(pieces[0], left_out=left_out, closed=tuple(listing.closed))
-        return CorpusPieces(pieces)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
@@ -289,26 +244,22 @@ class DocumentsReader:
         return {
             "cutting": CUTTING_VERSION,
             "passage_words": config.passage_words,
-            "passage_overlap": config.passage_overlap,
             "columns": [config.text_column, config.title_column],
             "libraries": library_versions(PARSERS) | splitter(),
-            "files": _digests(folder, files),
+            "files": {
+                quote_name(source.file or source.name): _digest(source.place)
+                for source in (DocumentFile(folder, file) for file in files)
+            },
             **({"versions": versions} if versions else {}),
         }
 
 
-def _digests(folder: Place, files: Iterable[str]) -> dict[str, str]:
-    """File -> the first 16 digits of its SHA-256, or what prevents its reading."""
-    found = {}
-    for file in files:
-        source = DocumentFile(folder, file)
-        try:
-            with source.reading() as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]
-        except OSError as error:
-            digest = error.strerror or type(error).__name__
-        found[quote_name(file or source.name)] = digest
-    return found
+def _digest(file: Place) -> str:
+    """The first 16 digits of a file's SHA-256, or what prevents its reading."""
+    try:
+        return file.digest()
+    except OSError as error:
+        return error.strerror or type(error).__name__
 
 
 READER = DocumentsReader()

@@ -1,13 +1,12 @@
-"""Near-duplicate texts, found by MinHash (Broder 1997) and banding, joined into clusters; and how many there are."""
+"""Near-duplicate texts, found by MinHash (Broder 1997) and banding, joined into clusters."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from midmask.core.randomness import Hashes, hash64, numpy_stream
+from midmask.core.randomness import hash64, numpy_stream
 
 SHINGLE = 5
 BANDS, ROWS = 32, 3
@@ -86,44 +85,3 @@ def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     lowest: NDArray[np.int64] = np.full(found, count, np.int64)
     np.minimum.at(lowest, labels, np.arange(count))
     return np.asarray(lowest[labels])
-
-
-COMPARED = 100_000
-"""Passages that are compared for near-duplicates: the first ones, at 400 bytes each."""
-
-
-class Repeats:
-    """Texts that stream by, 8 bytes each; `summary()` at the end."""
-
-    def __init__(self, compared: int = COMPARED) -> None:
-        self._room = compared
-        self._hashes: list[Hashes] = []
-        self._signatures: list[np.ndarray] = []
-
-    def watch(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The tables as they are."""
-        for table in tables:
-            texts = table.column("text").to_pylist()
-            self._hashes.append(hash64(texts))
-            if texts[: self._room]:
-                self._signatures.append(signatures(texts[: self._room]))
-                self._room -= len(texts[: self._room])
-            yield table
-
-    def summary(self) -> dict[str, int]:
-        """exact_copies: passages whose text came before. compared: passages that were compared for near-duplicates; of
-        these near_duplicate_clusters of two or more, with near_duplicates passages in them.
-        """
-        total = sum(map(len, self._hashes))
-        unique = len(np.unique(np.concatenate(self._hashes))) if self._hashes else 0
-        compared = sum(map(len, self._signatures))
-        sizes = np.zeros(0, np.int64)
-        if compared:
-            roots = clusters(compared, similar_pairs(np.concatenate(self._signatures)))
-            sizes = np.unique(roots, return_counts=True)[1]
-        return {
-            "exact_copies": total - unique,
-            "compared": compared,
-            "near_duplicate_clusters": int((sizes > 1).sum()),
-            "near_duplicates": int(sizes[sizes > 1].sum()),
-        }

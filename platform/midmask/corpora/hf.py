@@ -17,27 +17,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import NOT_UTF8, Fault, RecordPiece
-from midmask.corpora.corpus import (
-    DOC_NAMES,
-    GRADE_NAMES,
-    QUERY_NAMES,
-    CorpusPieces,
-    data_files,
-    judgement_values,
-    split_names,
-)
+from midmask.corpora.chunks import RecordPiece
+from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
 from midmask.corpora.opening import UnusableFile
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
-from midmask.store.tables import arrow_batches, columns_told, is_id, is_number, is_text, readable
+from midmask.store.tables import arrow_batches, columns_told, readable
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 LAYOUT = (
@@ -49,31 +39,27 @@ LAYOUT = (
 ArrowRow = dict[str, Any]
 
 
-class Column(NamedTuple):
-    """A column to read. names: accepted ones, the usual one first; accepts: whether a type is."""
+COLUMNS = {
+    "docs": ("_id", "id", "title", "text"),
+    "queries": ("_id", "id", "text"),
+    "qrels": ("query-id", "corpus-id", "score"),
+}
+"""Kind of rows -> the columns that are read where they are there."""
 
-    names: tuple[str, ...]
-    accepts: Callable[[pa.DataType], bool]
-    optional: bool = False
-
-
-ID, TEXT = Column(("_id", "id"), is_id), Column(("text",), is_text)
-# A column of NaN alone, as pandas writes nothing, is of floats.
-TITLE = Column(("title",), lambda kind: is_text(kind) or bool(pa.types.is_floating(kind)), optional=True)
-TEXTS = (ID._replace(optional=True), TITLE, TEXT)
-JUDGEMENT = (
-    Column(("query-id", *sorted(QUERY_NAMES - {"query-id"})), is_id),
-    Column(("corpus-id", *sorted(DOC_NAMES - {"corpus-id"})), is_id),
-    Column(("score", *sorted(GRADE_NAMES - {"score"})), is_number),
-)
+NEEDED = {
+    "docs": (("_id", "id"), ("text",)),
+    "queries": (("_id", "id"), ("text",)),
+    "qrels": (("query-id",), ("corpus-id",), ("score",)),
+}
+"""Kind of rows -> columns that must be there, one of each group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArrowPiece(RecordPiece):
-    """An Arrow file; its lines are rows. columns: usual name -> the file's own."""
+    """An Arrow file; its lines are rows. columns: the names of those that are read."""
 
     folder: Place
-    columns: Mapping[str, str]
+    columns: tuple[str, ...]
 
     def records(self) -> Iterator[tuple[int, ArrowRow]]:
         return enumerate(self._rows(), start=1)
@@ -82,32 +68,13 @@ class ArrowPiece(RecordPiece):
         file = self.folder / self.file
         with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
             for batch in arrow_batches(stream)[1]:
-                columns = [_check_column(batch[name]).to_pylist() for name in self.columns.values()]
+                batch.validate(full=True)  # Arrow trusts the places that a file states
+                columns = [batch[name].to_pylist() for name in self.columns]
                 for values in zip(*columns, strict=True):
                     yield dict(zip(self.columns, values, strict=True))
 
-    def values(self, record: ArrowRow) -> tuple[Any, ...]:
-        try:
-            return self.parse(_decode(record))
-        except UnicodeError:
-            raise Fault(NOT_UTF8) from None
-
     def quote(self, record: ArrowRow) -> str:
-        return json.dumps(_decode(record, "replace"), ensure_ascii=False)
-
-
-def _check_column(column: pa.Array) -> pa.Array:
-    """The column, its texts as bytes: Arrow trusts the places that a file states, and a text that is no UTF-8 is one
-    bad row, not a damaged file.
-    """
-    if is_text(column.type):
-        column = column.view(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
-    column.validate(full=True)
-    return column
-
-
-def _decode(row: ArrowRow, errors: str = "strict") -> ArrowRow:
-    return {name: value.decode(errors=errors) if isinstance(value, bytes) else value for name, value in row.items()}
+        return json.dumps(record, ensure_ascii=False, default=str)
 
 
 def open_hf(folder: Place) -> CorpusPieces:
@@ -115,7 +82,7 @@ def open_hf(folder: Place) -> CorpusPieces:
     if not folder.is_folder():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
-        return CorpusPieces(_pieces("docs", folder, {"": ""}, TEXTS, text_values))
+        return CorpusPieces(_pieces("docs", folder, {"": ""}, (("text",),), text_values))
     found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
     missing = [f"{part}/" for part in found if not found[part]]
     if missing not in ([], ["queries/", "qrels/"]):
@@ -128,9 +95,9 @@ def open_hf(folder: Place) -> CorpusPieces:
         )
     judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
     return CorpusPieces(
-        _pieces("docs", folder, found["corpus"], (ID, TITLE, TEXT), passage_values),
-        _pieces("queries", folder, found["queries"], (ID, TEXT), query_values),
-        _pieces("qrels", folder, judged, JUDGEMENT, judgement_values),
+        _pieces("docs", folder, found["corpus"], NEEDED["docs"], passage_values),
+        _pieces("queries", folder, found["queries"], NEEDED["queries"], query_values),
+        _pieces("qrels", folder, judged, NEEDED["qrels"], judgement_values),
     )
 
 
@@ -153,7 +120,7 @@ def _pieces(
     rows: str,
     folder: Place,
     datasets: Mapping[str, str],
-    columns: tuple[Column, ...],
+    needed: Sequence[tuple[str, ...]],
     parse: Callable[[ArrowRow], tuple[Any, ...]],
 ) -> list[ArrowPiece]:
     """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""
@@ -170,35 +137,29 @@ def _pieces(
         if not files and rows != "docs":
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for file in files:
-            size, found = _check_schema(dataset / file, columns)
+            size, found = _check_schema(dataset / file, COLUMNS[rows], needed)
             pieces.append(make(file=f"{path}/{file}" if path else file, size=size, split=own, columns=found))
     return pieces
 
 
-def _check_schema(file: Place, wanted: Sequence[Column]) -> tuple[int, dict[str, str]]:
-    """The columns' bytes, by their share of the first batch; and usual name -> the file's own name of each column.
+def _check_schema(file: Place, read: Sequence[str], needed: Sequence[tuple[str, ...]]) -> tuple[int, tuple[str, ...]]:
+    """The columns' bytes, by their share of the first batch; and those of the columns to read that are there.
 
     Raises:
-        UserError: naming a column that is missing or of another type, and the columns that are there.
+        UserError: naming a column that is missing, and those that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
         schema, batches = arrow_batches(stream)
         size = int(stream.size())  # type: ignore[attr-defined]
         first = next(batches, None)
-    found = {}
-    for names, accepts, optional in wanted:
-        there = [name for name in names if schema.names.count(name) == 1]
-        fitting = [name for name in there if accepts(schema.field(name).type)]
-        if fitting:
-            found[names[0]] = fitting[0]
-        elif not optional or any(not pa.types.is_null(schema.field(name).type) for name in there):
-            columns = columns_told(schema)
-            raise UserError(
-                f"{file} has no column {names[0]} of the right type; its columns are {columns}; wanted is {LAYOUT}"
-            )
+    found = tuple(name for name in read if schema.names.count(name) == 1)
+    if missing := [names for names in needed if not set(names) & set(found)]:
+        columns = columns_told(schema)
+        raise UserError(f"{file} has no column {missing[0][0]} among its columns {columns}; wanted is {LAYOUT}")
     if first is not None:
-        read = sum(first[name].get_total_buffer_size() for name in found.values())
-        size = round(size * read / max(1, first.get_total_buffer_size()))
+        size = round(
+            size * sum(first[name].get_total_buffer_size() for name in found) / max(1, first.get_total_buffer_size())
+        )
     return size, found
 
 

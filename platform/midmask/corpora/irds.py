@@ -17,10 +17,10 @@ import contextlib
 import errno
 import hashlib
 import re
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
@@ -31,11 +31,17 @@ from midmask.errors import UserError, how_to_install, quoted, unknown
 
 BLOCK_ROWS = 2_048
 
-_OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
+_LOCK = RLock()
+"""Held while records are read, since downloads are refused in all of the package meanwhile."""
 
 
 class _Refused(Exception):
     """Something would have been fetched."""
+
+
+def _refuse() -> None:
+    """In place of the package's function that imports requests, for its every download."""
+    raise _Refused
 
 
 def records(dataset_id: str, rows: str) -> Iterator[Any]:
@@ -83,44 +89,33 @@ def _library() -> Any:
             "corpora ir_datasets:ID need the package ir-datasets, which is not installed; type: "
             f"{how_to_install('ir-datasets')}"
         ) from None
-    if not isinstance(ir_datasets.lazy_libs.requests, _Requests):
-        ir_datasets.lazy_libs.requests = _Requests(ir_datasets.lazy_libs.requests)
     return ir_datasets
-
-
-@dataclass(frozen=True)
-class _Requests:
-    """In place of the package's function that imports requests, for its every download."""
-
-    import_requests: Callable[[], Any]
-
-    def __call__(self) -> Any:
-        if _OFFLINE.get():
-            raise _Refused
-        return self.import_requests()
 
 
 @contextlib.contextmanager
 def _reading(dataset_id: str, rows: str) -> Iterator[None]:
     """In here downloads are refused unless they are allowed, and what the package raises is an error for people."""
-    token = _OFFLINE.set(not is_on(ALLOW_DOWNLOAD))
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # readers of two hundred formats
-        if _OFFLINE.get() and _is_missing(error):
+    is_offline, libraries = not is_on(ALLOW_DOWNLOAD), _library().lazy_libs
+    with _LOCK:
+        import_requests = libraries.requests
+        libraries.requests = _refuse if is_offline else import_requests
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:  # readers of two hundred formats
+            if is_offline and _is_missing(error):
+                raise UserError(
+                    f"ir_datasets:{dataset_id}: its {rows} are not on this machine. To have them fetched, or see where "
+                    f"to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
+                    f"ir_datasets export {dataset_id} {rows} > /dev/null"
+                ) from None
+            said = " ".join(str(error).split())[:300]
             raise UserError(
-                f"ir_datasets:{dataset_id}: its {rows} are not on this machine. To have them fetched, or see where to "
-                f"ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
-                f"ir_datasets export {dataset_id} {rows} > /dev/null"
+                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
             ) from None
-        said = " ".join(str(error).split())[:300]
-        raise UserError(
-            f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
-        ) from None
-    finally:
-        _OFFLINE.reset(token)
+        finally:
+            libraries.requests = import_requests
 
 
 def _is_missing(error: Exception) -> bool:

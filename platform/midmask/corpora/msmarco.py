@@ -27,12 +27,6 @@ LAYOUT = (
     "collection.tsv[.gz] (or corpus.tsv: id, title, text), queries.SPLIT.tsv[.gz], "
     "qrels.SPLIT.tsv[.gz] with SPLIT train, dev or test; msmarco-test2019-queries.tsv with 2019qrels-pass.txt"
 )
-JOIN_TITLES = (
-    "join -t \"$(printf '\\t')\" -a 1 -e - -o 0,2.2,1.2 <(sort -t \"$(printf '\\t')\" -k 1,1 para.txt) "
-    "<(sort -t \"$(printf '\\t')\" -k 1,1 para.title.txt) > corpus.tsv"
-)
-"""Joins RocketQA's passages and titles, in bash."""
-
 DEEP_LEARNING = {"dl19": "2019", "dl20": "2020"}
 
 
@@ -56,11 +50,9 @@ def parse_query(text: str) -> tuple[str, str]:
 
 def open_msmarco(folder: Place) -> CorpusPieces:
     """The corpus in a folder of official files."""
-    if (folder / "para.txt").exists() and not find_file(folder, ["corpus.tsv"], LAYOUT, optional=True):
-        raise UserError(f"{folder}: para.txt has its titles apart; join them, in bash: {JOIN_TITLES}")
     passages = find_file(folder, ["collection.tsv", "corpus.tsv"], LAYOUT)
     parse = parse_titled if passages.startswith("corpus") else parse_passage
-    docs = text_pieces("docs", folder, [passages], parse, "tabs")
+    docs = text_pieces("docs", folder, [passages], parse)
     names = data_files(folder)
     files = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
     queries = sorted(file for file in names if _holds_queries(file))
@@ -71,7 +63,7 @@ def open_msmarco(folder: Place) -> CorpusPieces:
         pair = _deep_learning(folder, names, year)
         if pair:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
-    asked = text_pieces("queries", folder, queries, parse_query, "tabs")
+    asked = text_pieces("queries", folder, queries, parse_query)
     return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 

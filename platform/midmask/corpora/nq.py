@@ -185,11 +185,11 @@ def open_nq(folder: Place) -> CorpusPieces:
     if twice := sorted(trained.keys() & judged.keys()):
         raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
     header = 1 if _has_header(folder, passages) else 0
-    docs = text_pieces("docs", folder, [passages], parse_passage, "tabs", skip=header)
+    docs = text_pieces("docs", folder, [passages], parse_passage, skip=header)
     queries, qrels = [], qrel_pieces(folder, judged)
     for split, file in sorted(asked.items()):
         cut = partial(number_lines, split)
-        queries += text_pieces("queries", folder, [file], parse_question, "tabs", split=split, cut=cut)
+        queries += text_pieces("queries", folder, [file], parse_question, split=split, cut=cut)
     for split, file in sorted(trained.items()):
         cut = partial(cut_array, split)
         queries += text_pieces("queries", folder, [file], parse_training_question, split=split, cut=cut)
@@ -198,7 +198,7 @@ def open_nq(folder: Place) -> CorpusPieces:
 
 
 def _has_header(folder: Place, file: str) -> bool:
-    with open_text(folder / file, "tabs") as stream:
+    with open_text(folder / file) as stream:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 

@@ -27,12 +27,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import hash64, uniform
-from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS, TEXT_FACTS
+from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS, batch_files
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
-from midmask.corpora.statistics import is_question
-from midmask.corpora.writer import ALIASES, DOCS, QRELS, QUERIES
+from midmask.corpora.writer import DOCS, QRELS, QUERIES
 from midmask.errors import UserError
 
 if TYPE_CHECKING:
@@ -153,12 +152,11 @@ def _rule(summary: str, body: str, max_characters: int) -> str | None:
 
 
 NOT_PYTHON = "malformed file"
-PIECE_BYTES = 4 << 20
+PIECE_BYTES, PIECE_FILES = 4 << 20, 10_000
 SCHEMA = pa.schema(
     [
         *ORIGIN,
         *((name, pa.string()) for name in ("file", "rule", "name", "module", "summary", "text")),
-        *TEXT_FACTS,
     ]
 )
 TESTS = {"test", "tests", "_tests", "testing"}
@@ -230,8 +228,6 @@ class SourcePiece:
                     "module": module,
                     "summary": summary,
                     "text": body,
-                    "words": len(body.split()),
-                    "question": is_question(body),
                 }
 
 
@@ -268,20 +264,16 @@ def package_version(package: str) -> str:
     return version(names[0]).split("+")[0] if names else "unknown"
 
 
-def _batch_files(folder: Path) -> Iterator[tuple[tuple[str, ...], int]]:
-    paths, size = [], 0
+def _source_sizes(folder: Path) -> dict[str, int]:
+    """Modules by path below the folder that holds the package, in order, and their bytes."""
+    sizes = {}
     for root, folders, files in os.walk(folder):
         folders.sort()
         inside = Path(root).relative_to(folder.parent).as_posix()
         for file in sorted(files):
             if file.endswith(".py"):
-                paths.append(f"{inside}/{file}")
-                size += os.stat(os.path.join(root, file)).st_size
-                if size >= PIECE_BYTES:
-                    yield tuple(paths), size
-                    paths, size = [], 0
-    if paths:
-        yield tuple(paths), size
+                sizes[f"{inside}/{file}"] = os.path.getsize(os.path.join(root, file))
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -294,8 +286,10 @@ class PydocsReader:
         """Pieces of a few MB of source, packages in the order given, modules by path."""
         pieces: list[SourcePiece] = []
         for package in config.packages:
-            for modules, size in _batch_files(package_folder(package)):
+            sizes = _source_sizes(package_folder(package))
+            for modules in batch_files(sizes.items(), PIECE_BYTES, PIECE_FILES):
                 place = len(pieces), package, package_version(package)
+                size = sum(sizes[module] for module in modules)
                 pieces.append(SourcePiece(*place, modules, size, config.max_characters))
         return CorpusPieces(pieces)
 
@@ -313,17 +307,14 @@ READER = PydocsReader()
 GENERIC = 10
 """A summary that fits more passages than this asks for nothing in particular."""
 
-FIELDS = ["rule", "name", "module", "summary", "text", "words", "question"]
-DOCS_FACTS, QUERIES_FACTS = (pa.schema([*schema, *TEXT_FACTS]) for schema in (DOCS, QUERIES))
+FIELDS = ["rule", "name", "module", "summary", "text"]
 
 
-def pair_up(
-    tables: Iterator[pa.Table], config: CorpusConfig
-) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table, dict[str, int]]:
-    """All docstrings, held in memory (some ten MB), to docs, queries, qrels and aliases, each in order of first
+def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table, pa.Table, pa.Table, dict[str, int]]:
+    """All docstrings, held in memory (some ten MB), to docs, queries and qrels, each in order of first
     appearance; and how many docstrings there were, and how many each rule left out.
 
-    Bodies that are equal become one passage, with the other docstrings' names as aliases; summaries that are equal but
+    Bodies that are equal become one passage; summaries that are equal but
     for case and punctuation become one query with several relevant passages. Near-duplicate passages, and passages that
     share a query, form a cluster, which goes to one split by the hash of its first member's module: 80/10/10. A sample
     (max_passages) takes whole clusters in the order of a hash.
@@ -373,24 +364,16 @@ def _sample(home: NDArray[np.int64], config: CorpusConfig) -> NDArray[np.bool_]:
     return np.isin(home, roots[order][fits])
 
 
-def _tables(rows: "DataFrame") -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
-    """docs, queries, qrels and aliases of the rows that are kept."""
+def _tables(rows: "DataFrame") -> tuple[pa.Table, pa.Table, pa.Table]:
+    """docs, queries and qrels of the rows that are kept."""
     docs, queries = rows.drop_duplicates("body"), rows.drop_duplicates("asked")
     rows["doc_id"] = rows["body"].map(docs.set_index("body")["name"])
     rows["query_id"] = "q:" + rows["asked"].map(queries.set_index("asked")["name"])
-    judged, repeated = rows.drop_duplicates(["asked", "body"]), rows[rows.duplicated("body")]
-    asked = queries["summary"].tolist()
+    judged = rows.drop_duplicates(["asked", "body"])
     return (
-        _table(DOCS_FACTS, docs["name"], docs["module"], docs["text"], docs["words"], docs["question"]),
-        _table(
-            QUERIES_FACTS,
-            [f"q:{name}" for name in queries["name"]],
-            asked,
-            [len(text.split()) for text in asked],
-            [is_question(text) for text in asked],
-        ),
+        _table(DOCS, docs["name"], docs["module"], docs["text"]),
+        _table(QUERIES, "q:" + queries["name"], queries["summary"]),
         _table(QRELS, judged["split"], judged["query_id"], judged["doc_id"], [1] * len(judged)),
-        _table(ALIASES, repeated["doc_id"], repeated["name"]),
     )
 
 

@@ -31,7 +31,7 @@ def open_texts(folder: Place) -> CorpusPieces:
     files = data_files(folder, ENDS)
     if not files:
         raise UserError(f"{folder}: no *.jsonl or *.jsonl.gz in it; wanted are {LAYOUT}")
-    return CorpusPieces(text_pieces("docs", folder, files, text_values, "json lines"))
+    return CorpusPieces(text_pieces("docs", folder, files, text_values, of_objects=True))
 
 
 READER = FolderReader(LAYOUT, open_texts)

@@ -1,7 +1,7 @@
 """TripClick (Rekabsaz et al. 2021), as its `benchmark` folder is laid out, each file plain or .gz.
 
-- `documents/docs_grp_*.txt` of <DOC> elements, or tables id, text or id, title, text (`docs/` will do, too);
-- `topics/topics.SLICE.SPLIT.txt` of <top> elements or id<TAB>text, SLICE head, torso or tail by how often the query was
+- `documents/docs_grp_*.txt` of <DOC> elements (`docs/` will do, too);
+- `topics/topics.SLICE.SPLIT.txt` of <top> elements, SLICE head, torso or tail by how often the query was
   asked, SPLIT train, val (here: dev) or test;
 - `qrels/qrels.raw.SLICE.SPLIT.txt`: 1 clicked, 0 shown above a click; `qrels/qrels.dctr.head.SPLIT.txt`: 0 to 3 by the
   share of its showings in which a passage was clicked.
@@ -12,14 +12,12 @@ and `test.head-dctr` is head with the graded judgements.
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from midmask.corpora.chunks import Record, TextPiece, lines, split_columns
+from midmask.corpora.chunks import Record, lines
 from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
-from midmask.corpora.msmarco import parse_query, plain_title
-from midmask.corpora.opening import open_text
 from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -81,13 +79,6 @@ def parse_topic(text: str) -> tuple[str, str]:
     return query_id, " ".join(fields.get("title", "").split())
 
 
-def parse_columns(text: str) -> tuple[str, str, str]:
-    """(doc_id, title, text) of a line `id<TAB>text` or `id<TAB>title<TAB>text`."""
-    names = ("id", "text") if text.count("\t") < 2 else ("id", "title", "text")
-    doc_id, *title, passage = split_columns(text, *names)
-    return doc_id.strip(), plain_title("".join(title)), passage
-
-
 def _content(text: str, tag: str) -> str:
     match = re.fullmatch(rf"\s*<{tag}>(.*)</{tag}>\s*", text, flags=re.IGNORECASE | re.DOTALL)
     if not match:
@@ -128,27 +119,11 @@ def open_tripclick(folder: Place) -> CorpusPieces:
             part = split.partition(".")[0]
             unions[part] = (*unions.get(part, ()), split)
     return CorpusPieces(
-        [piece for file in documents for piece in _pieces("docs", folder, file, "DOC", parse_passage, parse_columns)],
-        [piece for file in topics for piece in _pieces("queries", folder, file, "TOP", parse_topic, parse_query)],
+        text_pieces("docs", folder, documents, parse_passage, cut=partial(cut_elements, "DOC")),
+        text_pieces("queries", folder, topics, parse_topic, cut=partial(cut_elements, "TOP")),
         qrel_pieces(folder, files),
         unions=unions,
     )
-
-
-def _pieces(
-    rows: str,
-    folder: Place,
-    file: str,
-    tag: str,
-    parse_element: Callable[[str], tuple[Any, ...]],
-    parse_line: Callable[[str], tuple[Any, ...]],
-) -> list[TextPiece]:
-    """A file that begins with `<` holds elements, any other columns."""
-    with open_text(folder / file, None) as stream:
-        is_markup = stream.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
-    if is_markup:
-        return text_pieces(rows, folder, [file], parse_element, cut=partial(cut_elements, tag))
-    return text_pieces(rows, folder, [file], parse_line, "tabs")
 
 
 def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:

@@ -21,7 +21,6 @@ QUARANTINE = "quarantine.jsonl"
 DOCS = pa.schema([("doc_id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 QRELS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("doc_id", pa.string()), ("grade", pa.int32())])
-ALIASES = pa.schema([("doc_id", pa.string()), ("alias", pa.string())])
 
 ANSWERS = pa.schema([("split", pa.string()), ("query_id", pa.string()), ("answers", pa.list_(pa.string()))])
 SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])

@@ -93,8 +93,6 @@ def read_negatives_file(place: Place) -> Iterator[HardNegatives]:
 
 def _entry(row: Any) -> HardNegatives:
     reader = next((reader for key, reader in LAYOUTS.items() if key in row), None)
-    if reader is None and "pos" in row:
-        raise ValueError("no ids in it: FlagEmbedding's lines name passages by their texts")
     if reader is None:
         raise ValueError(f"its keys are {', '.join(map(str, row)) or 'missing'}")
     return reader(row)

@@ -28,7 +28,7 @@ from pydantic import Field
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, runtime
 from midmask.corpora.ids import IdTable
-from midmask.corpora.opening import form_by_name, text_lines
+from midmask.corpora.opening import text_lines
 from midmask.corpora.writer import write_shards
 from midmask.errors import UserError
 from midmask.exchange.passage_files import TokenBlock, read_token_files, token_files
@@ -67,7 +67,7 @@ def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[s
     Raises:
         UserError: as `corpora.opening.text_lines`.
     """
-    for number, text in text_lines(place, name=named, errors="replace", form=form_by_name(place.base)):
+    for number, text in text_lines(place, name=named, errors="replace"):
         try:
             doc_id, queries = parse(text)
         except (ValueError, LookupError, RecursionError):

@@ -27,7 +27,6 @@ from typing import Any
 
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences, splitter
-from midmask.corpora.opening import form_by_name
 from midmask.errors import UserError
 from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.config import file_content
@@ -277,7 +276,7 @@ class FileQueries(Source):
 
     def _read(self, place: Place, named: str) -> list[str]:
         """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""
-        parse = query_of_object if form_by_name(place.base) == "objects" else query_of_row
+        parse = query_of_object if place.base.removesuffix(".gz").endswith(".jsonl") else query_of_row
         texts: dict[str, None] = {}
         for line in read_file(place, named, parse):
             text = " ".join(line.texts[0].split())

@@ -130,7 +130,7 @@ def _read_vectors(place: Place, unit: bool) -> Iterator[GivenLine]:
     Raises:
         UserError: if there is no such file; for a weight beyond [0, 1] where that is asked.
     """
-    for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace", form="objects"):
+    for number, text in text_lines(place, name=f"weights.source = file:{place}", errors="replace"):
         try:
             row = json.loads(text)
             doc_id, vector = str(row["id"]), {str(term): float(weight) for term, weight in row["vector"].items()}

@@ -184,7 +184,7 @@ def read_trec(place: Place, ties: TieRule = "midmask") -> pa.Table:
             a document twice; or for a file without a line.
     """
     lists: dict[str, dict[str, float]] = {}
-    for number, line in text_lines(place, form="run"):
+    for number, line in text_lines(place):
         query_id, doc_id, score = _parse_trec(place, number, line)
         scores_of = lists.setdefault(query_id, {})
         if doc_id in scores_of:
@@ -208,7 +208,7 @@ def first_tag(place: Place) -> str:
     Raises:
         UserError: as `read_trec`, for the first line alone.
     """
-    for number, line in text_lines(place, form="run"):
+    for number, line in text_lines(place):
         _parse_trec(place, number, line)
         return line.split()[5]
     raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")

@@ -92,10 +92,6 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
 def is_id(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold ids: texts or whole numbers."""
     return is_text(kind) or bool(pa.types.is_integer(kind))

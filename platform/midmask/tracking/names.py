@@ -29,15 +29,13 @@ def resolve_tracking_uri(flag: str | None, home: Path) -> str:
     """
     uri = (flag or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db").strip()
     scheme = scheme_of(uri)
-    shown = redacted(uri)
     if scheme == "sqlite":
         return _absolute_sqlite(uri, home)
-    if scheme == "file" or (":" not in uri and scheme not in SERVERS):
-        raise UserError(
-            f"tracking URI {shown!r} is a folder, a kind of store that MLflow no longer supports. {_ADVICE}"
-        )
     if scheme not in DATABASES + SERVERS:
-        raise UserError(f"tracking URI {shown!r}: MLflow knows no store {scheme!r}. {_ADVICE}")
+        raise UserError(
+            f"tracking URI {redacted(uri)!r} is neither a database nor a server; MLflow no longer supports folders. "
+            f"{_ADVICE}"
+        )
     return uri
 
 
@@ -97,8 +95,7 @@ EXECUTOR = "midmask.executor"  # where a job's trainings run: `process` or `ray 
 LOG = "midmask.log"  # the path of a job's log, on the machine that runs it
 PROGRESS = "midmask.progress"  # the last line of a job's progress: phase, steps, time left, best so far
 
-_MEASURE = re.compile(r"(?P<name>[^@(]+)(\((?P<params>[^@()]+)\))?(@(?P<cutoff>[^@()]+))?", re.DOTALL)
-_PARAM = re.compile(r"(?P<key>[^=,]+)=(?P<value>[^=,]+)", re.DOTALL)
+_MEASURE = re.compile(r"([^@(]+)(?:\(([^@()]+)\))?(?:@([^@()]+))?")
 _KEY = re.compile(r"[\w/.\- :]+")
 
 
@@ -110,7 +107,7 @@ def metric_key(corpus: str, split: str, measure: str) -> str:
         measure: as ir-measures prints it, for example `R(rel=2)@100`.
 
     Raises:
-        ValueError: for an empty part.
+        ValueError: for an empty part, or a measure of another form.
         UserError: if the key is longer than MLflow's 250 characters.
     """
     if not (corpus and split and measure):
@@ -175,11 +172,14 @@ def is_measure(key: str) -> bool:
 
 
 def _encode(measure: str) -> str:
-    """The grammar's parts joined by `_`; what is outside the grammar is escaped as one long name."""
-    name, params, cutoff = _parse(measure) or (measure, [], None)
-    parts = [_escape(name, "-")]
-    parts += [f"{_escape(key, '-')}.{_escape(value, '-.')}" for key, value in params]
-    return "_".join(parts) + (f"_at_{_escape(cutoff, '-')}" if cutoff is not None else "")
+    """The parts of NAME(KEY=VALUE,…)@CUTOFF joined by `_`."""
+    match = _MEASURE.fullmatch(measure)
+    if match is None:
+        raise ValueError(f"{measure!r} is not NAME(KEY=VALUE,…)@CUTOFF, as ir-measures prints a measure")
+    name, params, cutoff = match.groups()
+    pairs = [param.split("=") for param in params.split(",")] if params else []
+    parts = [_escape(name, "-"), *(f"{_escape(key, '-')}.{_escape(value, '-.')}" for key, value in pairs)]
+    return "_".join(parts) + (f"_at_{_escape(cutoff, '-')}" if cutoff else "")
 
 
 def _decode(text: str) -> str:
@@ -193,20 +193,6 @@ def _decode(text: str) -> str:
             cutoff = "@" + _unescape(rest[index + 1])
             break
     return _unescape(name) + (f"({','.join(params)})" if params else "") + cutoff
-
-
-def _parse(measure: str) -> tuple[str, list[tuple[str, str]], str | None] | None:
-    """(name, parameters, cutoff), or None for a text outside the grammar."""
-    match = _MEASURE.fullmatch(measure)
-    if not match:
-        return None
-    params = []
-    for part in match["params"].split(",") if match["params"] is not None else []:
-        param = _PARAM.fullmatch(part)
-        if not param:
-            return None
-        params.append((param["key"], param["value"]))
-    return match["name"], params, match["cutoff"]
 
 
 def _segment(text: str) -> str:

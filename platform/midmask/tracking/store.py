@@ -20,9 +20,7 @@ import mlflow.store.db.utils
 import requests
 import sqlalchemy.exc
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException, RestException
-from mlflow.utils.credentials import get_default_host_creds
-from mlflow.utils.rest_utils import http_request
+from mlflow.exceptions import MlflowException
 
 from midmask.core.redaction import HIDDEN, redacted
 from midmask.errors import UserError
@@ -72,19 +70,7 @@ def is_denied(error: Exception, uri: str) -> bool:
     """Whether the server, or a proxy before it, has refused this process's credentials (401) or rights (403)."""
     if not isinstance(error, MlflowException) or is_database(uri):
         return False
-    if isinstance(error, RestException) and "error_code" not in error.json:  # not MLflow's answer: its status is lost
-        return _status(uri) in _DENIED
     return error.get_http_status_code() in _DENIED
-
-
-def _status(uri: str) -> int:
-    """The status of one plain request with MLflow's own credentials, 0 if there is no answer."""
-    try:
-        creds, path = get_default_host_creds(uri), "/api/2.0/mlflow/experiments/get"
-        answer = http_request(creds, path, "GET", max_retries=0, timeout=3, raise_on_status=False)
-        return int(answer.status_code)
-    except (MlflowException, requests.RequestException):
-        return 0
 
 
 def _closed_folder(error: Exception) -> str:

@@ -157,11 +157,11 @@ def test_answers_and_slices(tmp_path: Path) -> None:
 
 
 def test_documents_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of files and encodings travel in marker rows."""
+    """Pieces of two files each, read by several workers."""
     write_documents(tmp_path / "in")
     (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
     monkeypatch.setattr(docs, "PIECE_FILES", 2)
-    there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10, passage_overlap=2), tmp_path)
+    there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10), tmp_path)
     assert [row["kind"] for row in quarantine(there)] == ["binary file"]
 
 

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 KINDS = {
     ".txt": Kind("blocks", "read_plain"),
     ".rst": Kind("blocks", "read_plain", version=2),
-    ".md": Kind("markdown"),
+    ".md": Kind("markdown", version=2),
     ".html": Kind("html", package="lxml", share=0.3),
     ".htm": Kind("html", package="lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),

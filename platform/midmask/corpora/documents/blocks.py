@@ -5,23 +5,26 @@ offsets of passages refer. Plain text has paragraphs that blank lines separate, 
 
 Encodings are guessed from a file's bytes. A byte-order mark decides; else UTF-8, if all bytes are valid in it or most
 of what is not ASCII is; else charset-normalizer's guess on a sample. With very few characters beyond ASCII that guess
-is a lottery, so there it is Windows-1252, which holds Latin-1. Bytes that the encoding lacks become U+FFFD, and the
-encoding's name says so. Lines are of bounded length.
+is a lottery, so there it is Windows-1252, which holds Latin-1. Bytes that the encoding lacks become U+FFFD.
 """
 
 import codecs
 import contextlib
 import io
 import logging
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from midmask.corpora.opening import wide_encoding
+from midmask.corpora.opening import HEAD, is_binary, wide_encoding
 from midmask.store.place import Place
 
 LONGEST = 20_000
-"""Characters of a block; a longer paragraph becomes several, so that no reader holds more of a file than this."""
+"""Characters of a block; a longer paragraph becomes several."""
+
+LARGEST = 50 << 20
+"""Bytes of a file of markup: parsed it takes up to ten times as much memory."""
 
 LONGEST_HEADING = 200
 """Characters of a heading; what is longer is a paragraph."""
@@ -68,30 +71,13 @@ def _place_to_split(text: str, start: int) -> tuple[int, str]:
     return (end, "") if place < 0 else (place, "\n" if text[place] == "\n" else " ")
 
 
-def text_blocks(fragments: Iterable[str]) -> Iterator[TextBlock]:
-    """The paragraphs of plain text, which blank lines separate.
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
-    Args:
-        fragments: lines with their line ends; a long line in several.
-    """
-    waiting: list[str] = []
-    size, before, line_start = 0, PARAGRAPH, True
-    for fragment in fragments:
-        if line_start and not fragment.strip() and fragment.endswith("\n"):
-            yield from paragraph("".join(waiting), before)
-            waiting, size, before = [], 0, PARAGRAPH
-            continue
-        waiting.append(fragment)
-        size += len(fragment)
-        line_start = fragment.endswith("\n")
-        if size > 2 * LONGEST:
-            blocks = list(paragraph("".join(waiting), before))
-            yield from blocks[:-1]
-            space = fragment[-1] if fragment[-1:].isspace() else ""
-            waiting = [blocks[-1].text, space] if blocks else []
-            before = blocks[-1].before if blocks else before
-            size = sum(map(len, waiting))
-    yield from paragraph("".join(waiting), before)
+
+def text_blocks(text: str) -> Iterator[TextBlock]:
+    """The paragraphs of plain text, which blank lines separate."""
+    for part in _BLANK_LINES.split(text):
+        yield from paragraph(part)
 
 
 EMPTY_FILE, BINARY, NO_TEXT = "empty file", "binary file", "no text in the file"
@@ -133,13 +119,9 @@ class DocumentFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[BinaryIO]:
-        """The file as a seekable binary stream. Paths are opened by Python, since their names may be no UTF-8."""
-        if self.place.is_path:
-            with open(self.place.uri, "rb") as stream:
-                yield stream
-        else:
-            with self.place.reading() as raw:
-                yield io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
+        """The file as a seekable binary stream."""
+        with self.place.reading() as raw:
+            yield io.BufferedReader(raw, 1 << 20)  # type: ignore[type-var]
 
 
 @dataclass
@@ -148,7 +130,6 @@ class ParsedDocument:
 
     title: str  # complete once the blocks are read; "" without one
     blocks: Iterator[TextBlock]
-    encoding: str = ""  # of the file's bytes; "" if the kind of file states it
     row: int | None = None  # number of a table's row, from 1
 
 
@@ -161,49 +142,37 @@ class BadRow:
     text: str
 
 
-SAMPLE = 32 << 10
-"""Bytes at a file's beginning from which its encoding is guessed."""
-
 CHUNK = 1 << 20
-LINE_CHARACTERS = 20_000
-"""A longer line is given in several fragments."""
-
 FEW = 8
 """Number of bytes beyond ASCII below which no guess is tried."""
 
-REPLACED = ", invalid bytes replaced"
 UNMARKED = ("utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le", "utf_7")
 """Encodings that any bytes may seem to be: taken only with a mark, or by their zero bytes (`wide_encoding`)."""
 
-_CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\r\f\v\x1b\x08")) + b"\x7f"
-_CONTROL_SHARE, _NUL_SHARE = 0.02, 0.2
 
-
-def guess_encoding(stream: BinaryIO) -> tuple[str, str]:
-    """(codec, name for counts) of a stream's text; reads all of it, and leaves it at its start.
+def guess_encoding(stream: BinaryIO) -> str:
+    """The codec of a stream's text; reads all of it, and leaves it at its start.
 
     Raises:
         Unreadable: for an empty file, or one of bytes that no text has.
     """
-    head = stream.read(SAMPLE)
+    head = stream.read(HEAD)
     if not head.strip() and not stream.read(1):
         raise Unreadable(EMPTY_FILE)
-    codec = name = wide_encoding(head)
-    if not codec and not head.startswith(codecs.BOM_UTF8) and _is_binary(head):
+    codec = wide_encoding(head)
+    if not codec and not head.startswith(codecs.BOM_UTF8) and is_binary(head):
         raise Unreadable(BINARY, "it holds control characters")
     stream.seek(0)
     if not codec:
-        codec, name = _guess_bytewise(stream)
+        codec = _guess_bytewise(stream)
         stream.seek(0)
-    return codec, name
+    return codec
 
 
-def _is_binary(head: bytes) -> bool:
-    controls = len(head) - len(head.translate(None, _CONTROLS))
-    return controls > _CONTROL_SHARE * len(head) or head.count(0) > _NUL_SHARE * len(head)
+_ASCII = bytes(range(128))
 
 
-def _guess_bytewise(stream: BinaryIO) -> tuple[str, str]:
+def _guess_bytewise(stream: BinaryIO) -> str:
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
     encoded = replaced = 0
     sample = b""
@@ -214,25 +183,12 @@ def _guess_bytewise(stream: BinaryIO) -> tuple[str, str]:
         wrong = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
         replaced += wrong
         encoded += len(text) - len(text.encode("ascii", "ignore")) - wrong
-        if wrong > 0 and len(sample) < SAMPLE:
-            sample += _around_bytes(data)[: SAMPLE - len(sample)]
-    if replaced <= 0:
-        return "utf-8-sig", "utf-8"
-    if encoded > replaced:
-        return "utf-8-sig", f"utf-8{REPLACED}"
-    codec = _guess_sample(sample)
-    return codec, codec.replace("_", "-")
-
-
-def _around_bytes(data: bytes) -> bytes:
-    """Some of the data, from a line's start before the first byte beyond ASCII."""
-    first = len(data) - len(data.lstrip(bytes(range(128))))
-    return data[data.rfind(b"\n", max(0, first - 512), first) + 1 or max(0, first - 512) :][:SAMPLE]
-
-
-def _guess_sample(sample: bytes) -> str:
-    beyond = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
-    if beyond >= FEW:
+        if wrong > 0 and not sample:
+            first = len(data) - len(data.lstrip(_ASCII))
+            sample = data[max(0, first - 512) :][:HEAD]
+    if replaced <= 0 or encoded > replaced:
+        return "utf-8-sig"
+    if len(sample.translate(None, _ASCII)) >= FEW:
         from charset_normalizer import from_bytes
 
         logging.getLogger("charset_normalizer").setLevel(logging.WARNING)
@@ -242,25 +198,21 @@ def _guess_sample(sample: bytes) -> str:
     return "cp1252"
 
 
-def read_lines(source: DocumentFile) -> tuple[str, Iterator[str]]:
-    """(name of the encoding, lines with `\\n` at their ends, the last one perhaps without). A line of more than 20,000
-    characters comes in several fragments; NUL characters are left out.
+def read_text(source: DocumentFile, largest: int | None = None) -> str:
+    """The text of a file, with `\\n` at line ends and without NUL characters.
+
+    Args:
+        largest: bytes of a file from which nothing is read; None: any size is read.
 
     Raises:
-        Unreadable: as `guess_encoding`.
+        Unreadable: as `guess_encoding`, and for a file that is too large.
     """
-    with source.reading() as stream:
-        codec, name = guess_encoding(stream)
-    return name, _lines(source, codec)
-
-
-def _lines(source: DocumentFile, codec: str) -> Iterator[str]:
-    with source.reading() as stream, io.TextIOWrapper(stream, codec, errors="replace") as text:
-        while line := text.readline(LINE_CHARACTERS):
-            yield line.replace("\0", "")
+    if largest is not None and source.place.size() > largest:
+        raise Unreadable(TOO_LARGE, f"over {largest >> 20} MB")
+    with source.reading() as stream, io.TextIOWrapper(stream, guess_encoding(stream), errors="replace") as text:
+        return text.read().replace("\0", "")
 
 
 def read_plain(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
-    encoding, lines = read_lines(source)
-    yield ParsedDocument("", text_blocks(lines), encoding)
+    yield ParsedDocument("", text_blocks(read_text(source)))

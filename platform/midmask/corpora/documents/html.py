@@ -5,12 +5,14 @@ navigation, contentinfo or complementary). A page with one element `main` that h
 """
 
 import codecs
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from midmask.corpora.documents.blocks import (
     DAMAGED,
+    LARGEST,
     LINE,
     PARAGRAPH,
     TOO_LARGE,
@@ -26,9 +28,6 @@ from midmask.corpora.documents.blocks import (
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-LARGEST = 50 << 20
-"""Bytes of a page: parsed it takes up to ten times as much memory."""
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 LEFT_OUT = (
@@ -52,30 +51,25 @@ _SPACE = re.compile(r"\s+")
 
 def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One document."""
-    encoding, text = _read_text(source)
-    root = _parse(text)
-    if root is None:
-        yield ParsedDocument("", iter(()), encoding)
-        return
-    title = _SPACE.sub(" ", root.findtext(".//head/title") or "").strip()
-    yield ParsedDocument(title, html_blocks(root), encoding)
+    root = _parse(_read_text(source))
+    if root is not None:
+        title = _SPACE.sub(" ", root.findtext(".//head/title") or "").strip()
+        yield ParsedDocument(title, html_blocks(root))
 
 
-def _read_text(source: DocumentFile) -> tuple[str, str]:
+def _read_text(source: DocumentFile) -> str:
     with source.reading() as stream:
-        codec, name = guess_encoding(stream)
+        codec = guess_encoding(stream)
         data = stream.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise Unreadable(TOO_LARGE, f"a page of over {LARGEST >> 20} MB")
     if not codec.startswith("utf") and (match := _CHARSET.search(data[:4096])):
-        try:
-            codec = name = codecs.lookup(match[1].decode()).name
-        except LookupError:
-            name = f"{name}, since the page states {match[1].decode()}"
+        with contextlib.suppress(LookupError):
+            codec = codecs.lookup(match[1].decode()).name
     try:
-        return name, data.decode(codec, "replace")
+        return data.decode(codec, "replace")
     except (LookupError, ValueError):  # codecs that are no text encodings, such as hex
-        return "cp1252", data.decode("cp1252", "replace")
+        return data.decode("cp1252", "replace")
 
 
 def _parse(text: str) -> "_Element | None":

@@ -68,19 +68,16 @@ class Unit:
     words: int
 
 
-def cut_passages(
-    blocks: Iterator[TextBlock], title: str, words: int, overlap: int, *, untitled: str = ""
-) -> Iterator[CutPassage]:
-    """The passages of a document in order. Without overlap, each character that is no white space is in one passage
+def cut_passages(blocks: Iterator[TextBlock], title: str, words: int, *, untitled: str = "") -> Iterator[CutPassage]:
+    """The passages of a document in order. Each character that is no white space is in one passage
     exactly, but for headings, which are in titles; a heading that nothing follows is a passage itself.
 
     Args:
         title: of the document. untitled: stands for it above the first heading where it is empty. words: largest size
-            of a passage. overlap: words at the end of a passage that the next one of the section begins with; they
-            count for its size.
+            of a passage.
     """
     headings: list[tuple[int, str]] = []
-    section = _Section(title or untitled, words, overlap)
+    section = _Section(title or untitled, words)
     bare: CutPassage | None = None
     end = 0
     for number, block in enumerate(blocks):
@@ -98,7 +95,7 @@ def cut_passages(
             headings.pop()
         bare = CutPassage(start, end, _path(title, headings), block.text)
         headings.append((block.level, block.text))
-        section = _Section(_path(title, headings), words, overlap)
+        section = _Section(_path(title, headings), words)
     yield from section.close()
     if bare is not None:
         yield bare
@@ -120,12 +117,11 @@ def _is_same(title: str, first: str) -> bool:
 class _Section:
     """The text below one heading, cut as it arrives: at most two passages and a paragraph are held."""
 
-    def __init__(self, title: str, words: int, overlap: int) -> None:
-        self._title, self._room, self._overlap = title, words - overlap, overlap
+    def __init__(self, title: str, words: int) -> None:
+        self._title, self._room = title, words
         self._text, self._begin = "", 0
         self._waiting: list[list[Unit]] = []
         self._size = 0
-        self._last: tuple[int, int] | None = None
 
     def add(self, text: str, gap: str, start: int) -> Iterator[CutPassage]:
         """A paragraph that begins at `start`, after `gap`."""
@@ -157,18 +153,9 @@ class _Section:
 
     def _take(self, units: list[Unit]) -> CutPassage:
         start, end = units[0].start, units[-1].end
-        begin = start
-        if self._overlap and self._last is not None:
-            begin = self._overlap_start(*self._last)
-        text = self._text[begin - self._begin : end - self._begin]
-        self._text, self._begin = self._text[start - self._begin :], start
-        self._last = (start, end)
-        return CutPassage(begin, end, self._title, text)
-
-    def _overlap_start(self, start: int, end: int) -> int:
-        """Where the last words of the passage before begin."""
-        words = list(WORD.finditer(self._text, start - self._begin, end - self._begin))
-        return self._begin + words[-min(self._overlap, len(words))].start()
+        text = self._text[start - self._begin : end - self._begin]
+        self._text, self._begin = self._text[end - self._begin :], end
+        return CutPassage(start, end, self._title, text)
 
 
 def divide(text: str, start: int, most: int) -> list[Unit]:

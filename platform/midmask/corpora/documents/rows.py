@@ -42,8 +42,7 @@ def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """
     delimiters = "\t" if source.name.lower().endswith(".tsv") else DELIMITERS
     with source.reading() as stream:
-        codec, encoding = guess_encoding(stream)
-        text = io.TextIOWrapper(stream, codec, errors="replace", newline="")
+        text = io.TextIOWrapper(stream, guess_encoding(stream), errors="replace", newline="")
         first = text.readline(LONGEST_CELL)
         text.seek(0)
         csv.field_size_limit(LONGEST_CELL)
@@ -53,7 +52,7 @@ def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
             raise Unreadable(EMPTY_FILE, "no line with the names of the columns")
         rows = (dict(zip(header, row, strict=False)) if row else {} for row in divided)
         try:
-            yield from _row_documents(source, header, rows, encoding)
+            yield from _row_documents(source, header, rows)
         except csv.Error as error:
             raise Unreadable(DAMAGED, f"{reason(error)}; is a quotation mark not closed?") from None
 
@@ -61,14 +60,13 @@ def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
 def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
     """One JSON object a line; blank lines count as rows without text only if something follows on them."""
     with source.reading() as stream:
-        codec, encoding = guess_encoding(stream)
-        text = io.TextIOWrapper(stream, codec, errors="replace")
+        text = io.TextIOWrapper(stream, guess_encoding(stream), errors="replace")
         rows = (_parse_line(line) for line in iter(lambda: text.readline(LONGEST_CELL), ""))
         first = list(islice(rows, LOOKED_AT))
         names = list(dict.fromkeys(name for row in first if row for name in row))
         if not names:
             raise Unreadable(DAMAGED, "its first lines are no JSON objects, one a line")
-        yield from _row_documents(source, names, chain(first, rows), encoding)
+        yield from _row_documents(source, names, chain(first, rows))
 
 
 def _parse_line(line: str) -> TableRow | None:
@@ -99,23 +97,21 @@ def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
             wanted = [name for name in (text, title) if name]
             batches = file.iter_batches(batch_size=LOOKED_AT, columns=wanted)
             rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-            yield from _documents(rows, text, title, "")
+            yield from _documents(rows, text, title)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise Unreadable(DAMAGED, reason(error)) from None
 
 
 def _row_documents(
-    source: DocumentFile, names: Sequence[str], rows: Iterable[TableRow | None], encoding: str
+    source: DocumentFile, names: Sequence[str], rows: Iterable[TableRow | None]
 ) -> Iterator[ParsedDocument | BadRow]:
     rows = iter(rows)
     first = list(islice(rows, LOOKED_AT))
     text, title = choose_columns(source, names, [row for row in first if row])
-    yield from _documents(chain(first, rows), text, title, encoding)
+    yield from _documents(chain(first, rows), text, title)
 
 
-def _documents(
-    rows: Iterable[TableRow | None], text: str, title: str | None, encoding: str
-) -> Iterator[ParsedDocument | BadRow]:
+def _documents(rows: Iterable[TableRow | None], text: str, title: str | None) -> Iterator[ParsedDocument | BadRow]:
     for number, row in enumerate(rows, start=1):
         if row is None:
             yield BadRow(MALFORMED_ROW, number, "no JSON object")
@@ -126,8 +122,8 @@ def _documents(
                 yield BadRow(EMPTY_ROW, number, f"{text}: {quoted(body)}")
                 continue
             named = " ".join(name.split())[:LONGEST_TITLE] if isinstance(name, str) else ""
-            blocks = text_blocks(body.replace("\r\n", "\n").replace("\r", "\n").splitlines(keepends=True))
-            yield ParsedDocument(named, blocks, encoding, number)
+            blocks = text_blocks(body.replace("\r\n", "\n").replace("\r", "\n"))
+            yield ParsedDocument(named, blocks, number)
 
 
 def choose_columns(source: DocumentFile, names: Sequence[str], rows: Sequence[TableRow]) -> tuple[str, str | None]:
