@@ -209,26 +209,10 @@ def _bytes_of(table: pa.Table) -> float:
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
 
 
-SENTENCES = 5
-"""Sentences of a passage, where its pseudo-queries are not made yet."""
-
-
-def count_pairs(listed: Step, volumes: Volumes) -> int:
-    """Queries of a step `list_pairs`: from the record of the pseudo-queries, or guessed by their source."""
-    pairs = listed.inputs["pairs"]
-    if (done := volumes.find_finished(pairs)) is not None:
-        return int(done.result["queries"])
-    config: Any = pairs.config
-    each: int = {"sentences": SENTENCES, "neighbours": 2, "model": config.per_passage}.get(config.kind, 1)
-    return each * volumes.texts(pairs.inputs["tokens"]).volume.passages
-
-
 def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
     """Numbers of passages and queries of a step `bm25`."""
     config: Any = step.config
     volume = volumes.corpus(step.inputs["corpus"])
-    if "asked" in step.inputs:
-        return volume.passages, count_pairs(step.inputs["asked"], volumes)
     return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
 
 
@@ -252,8 +236,6 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
         texts = volumes.texts(step.inputs["tokens"])
         return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
-    if step.name in ("list_pairs", "keep_pairs"):
-        return read_and_written(step.inputs["pairs"], volumes)
     if step.name in ("bm25", "fuse"):
         passages, queries = bm25_size(step.inputs.get("bm25", step), volumes)
         return queries, RANKED_BYTES * queries * min(config.depth, passages)

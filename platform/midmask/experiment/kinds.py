@@ -19,14 +19,7 @@ from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, min
 from midmask.queries.config import QueriesConfig
 from midmask.queries.document_spans import SPANS, SpansConfig
 from midmask.queries.given import ReadTokensConfig, read_tokens
-from midmask.queries.pseudo_queries import (
-    KEEP_PAIRS,
-    PSEUDO_QUERIES,
-    KeepPairsConfig,
-    ListPairsConfig,
-    PseudoQueriesConfig,
-    list_pairs,
-)
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
 from midmask.queries.terms import WEIGH, WeighConfig
@@ -161,8 +154,6 @@ KINDS: Mapping[str, StepKind] = {
             "pseudo_queries", PseudoQueriesConfig, PSEUDO_QUERIES, runs="shards", whole_collection=True,
             texts_per_second=1_600,
         ),
-        StepKind("list_pairs", ListPairsConfig, list_pairs, texts_per_second=7_500),
-        StepKind("keep_pairs", KeepPairsConfig, KEEP_PAIRS, runs="shards", texts_per_second=100_000),
         StepKind(
             "statistics", StatisticsConfig, STATISTICS, runs="shards", whole_collection=True, texts_per_second=100_000,
         ),

@@ -16,7 +16,7 @@ from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import RowForm
 from midmask.queries.document_spans import SpansConfig
-from midmask.queries.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
+from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.terms import WeighConfig
 from midmask.text.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
@@ -117,24 +117,10 @@ class Recipe(Config):
         form, needs = self.objective.row_form(), None
         if form.rows not in ("passages", "packed"):
             needs = f"objective.name = {self.objective.name} reads {form.rows.replace('_', '-')}"
-        elif form.term_weights and self.weights.kind == "file":
-            needs = f"weights.source = {self.weights.source} names passages"
         if needs is not None:
             raise UserError(
                 f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
                 "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _pairs_are_judged_by_what_reads_them(self) -> "Recipe":
-        """Raises UserError for a judge that the recipe does not train."""
-        judge, rows = self.pseudo_queries.judged_by, self.objective.row_form().rows if self.objective else None
-        if judge == MIDDLE_TRAINING and rows != "pseudo_queries":
-            what = self.objective.name if self.objective else "none"
-            raise UserError(
-                f"pseudo_queries.judged_by = {judge} with objective.name = {what}: the judge is a middle training on "
-                "pseudo-queries; use a recipe that reads them, such as e5, or judged_by = bm25 or a model folder"
             )
         return self
 

@@ -1,6 +1,6 @@
 """Texts and tokens that are given from outside, by passage, and sorted into the corpus's shards.
 
-Texts: queries from a file or from the judgements, spans or vectors from a file.
+Texts: queries or spans from a file.
 
     given.parquet      shard, row within it, text; in blocks, each sorted by shard, so that a shard's rows are found
     given.json         how many lines were read, how many were kept; a line with a fault may still be kept for the rest
@@ -22,7 +22,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from midmask.core.arrays import Ints
@@ -32,7 +31,6 @@ from midmask.corpora.opening import form_by_name, text_lines
 from midmask.corpora.writer import write_shards
 from midmask.errors import UserError
 from midmask.exchange.passage_files import TokenBlock, read_token_files, token_files
-from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place
 from midmask.store.tables import read_table, writing_table
@@ -99,16 +97,6 @@ def passage_and_queries(line: str) -> tuple[str, list[str]]:
 def is_utf8(text: str) -> bool:
     """Whether a text has no lone surrogates, which JSON can write as escapes."""
     return text.isascii() or not re.search("[\ud800-\udfff]", text)
-
-
-def judged_queries(corpus: Place, split: str) -> Iterator[GivenLine]:
-    """Every passage of the collection that is judged relevant to a query of the split, with that query."""
-    qrels = relevant_passages(corpus, split)
-    queries = read_table(corpus / "queries.parquet", ["query_id", "text"])
-    place = pc.index_in(qrels["query_id"], value_set=queries["query_id"])
-    texts = queries["text"].take(place)
-    for number, (doc_id, text) in enumerate(zip(qrels["doc_id"].to_pylist(), texts.to_pylist(), strict=True), start=1):
-        yield GivenLine(number, doc_id, [text])
 
 
 def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Ints
@@ -110,8 +109,6 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
         "words": words,
         "words_per_passage": words / max(passages, 1),
         "distinct_words": len(merged),
-        "most_passages": pc.max(merged["passages"]).as_py() or 0,
-        "least_passages": pc.min(merged["passages"]).as_py() or 0,
     }
 
 

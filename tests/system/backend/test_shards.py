@@ -23,7 +23,7 @@ from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.pseudo_queries import KEEP_PAIRS, PSEUDO_QUERIES, KeepPairsConfig, PseudoQueriesConfig
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -37,8 +37,7 @@ from midmask.training.pretraining_rows import PackedExamples, PassageExamples, S
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir, write_saved
 from tests.support.corpora.documents import write_documents
-from tests.support.queries.documents import write_inputs, write_pairs, write_tied_lists
-from tests.support.retrieve.collection import texts_of
+from tests.support.queries.documents import write_inputs
 from tests.support.teacher import lists
 from tests.support.training.fixtures import write_weights
 from tests.support.waiting import wait_until
@@ -47,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("ray_local")
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
-    "train": (PSEUDO_QUERIES, PseudoQueriesConfig(source="train")),
+    "sentences": (PSEUDO_QUERIES, PseudoQueriesConfig()),
 }
 
 
@@ -67,12 +66,6 @@ def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_cluster_writes_what_one_process_writes(inputs: dict[str, Artifact], tmp_path: Path, name: str) -> None:
     here_and_there(*STEPS[name], inputs, tmp_path)
-
-
-def test_the_cluster_keeps_the_pairs_that_one_process_keeps(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    artifact, pairs = write_pairs(inputs, tmp_path)
-    ranked, _ = write_tied_lists(pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
-    here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": ranked}, tmp_path)
 
 
 def test_a_killed_run_goes_on_with_the_shards_it_has(inputs: dict[str, Artifact], tmp_path: Path) -> None:
