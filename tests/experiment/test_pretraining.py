@@ -119,25 +119,6 @@ def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_
         assert_read(alone, rows)
 
 
-@pytest.mark.parametrize("name", ["rom", "packed"])
-def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: Path, name: str) -> None:
-    rows = [[7 + (row * step) % 40 for step in range(1, 9)] for row in range(50)]
-    (folders / "given").mkdir()
-    pq.write_table(pa.table({"token_ids": rows}), folders / "given/x.parquet")
-    changes = {"objective.packing": True} if name == "packed" else {}
-    recipe = recipe_on(folders, f"tokens:{folders}/given", recipe="mlm" if name == "packed" else name, **changes)
-    run, tokens = pretrained(recipe, folders / "store")
-    doc_ids, found = passages(tokens)
-    assert [row[1:-1] for row in found] == rows and doc_ids[9] == "x.parquet:9"
-    if name == "packed":
-        assert run.result["rows_left_out"] == 50 * 10 // 24 % 16
-    else:
-        assert_read(run, found)
-    moved = (folders / "given").rename(folders / "moved")
-    again = plan(override(recipe, {"pretrain_on": [f"tokens:{moved}"]})).pretrained
-    assert again.fingerprint == run.fingerprint
-
-
 def test_a_group_is_all_its_sets_in_official_splits_and_none_is_named_twice(tmp_path: Path) -> None:
     for name in names_of("beir13"):
         tiny(tmp_path / name)

@@ -10,12 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.feather import write_feather
 
 from midmask.errors import UserError
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.given import ReadTokensConfig, read_tokens
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.retrieve import ranked
 from midmask.store.place import Place
@@ -41,7 +39,6 @@ def targets(root: Path) -> dict[str, Case]:
         "scores": partial(_scores, inputs),
         "spans": partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES),
         "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
-        "tokens": partial(_tokens, inputs),
         "trec runs": _runs,
     }
 
@@ -93,21 +90,6 @@ def _given(
     assert counts["lines"] == len(_lines_of(path)), f"{len(_lines_of(path))} lines, and {counts}"
     bad = sum(number for name, number in counts.items() if name not in ("lines", "kept"))
     assert (folder / "out/quarantine.jsonl").read_bytes().count(b"\n") == bad
-    return "quarantined" if bad else "succeeded"
-
-
-def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
-    lists = [[rng.randrange(-1, 62) for _ in range(rng.randrange(9))] for _ in range(20)]
-    write, end = rng.choice([(pq.write_table, "parquet"), (write_feather, "arrow")])
-    path = folder / "in" / f"x.{end}"
-    path.parent.mkdir()
-    write(pa.table({"doc_id": rng.sample(DOCS, 20), "input_ids": lists}), path)
-    if rng.random() < 0.7:
-        path.write_bytes(mutate_bytes(rng, path.read_bytes()))
-    config = ReadTokensConfig(folder=str(folder / "in"), max_length=32)
-    result = read_tokens(config, {"like": inputs["tokens"]}, Place(str(folder / "out")))
-    bad = sum(result["rows_quarantined"].values())
-    assert result["rows_read"] == result["rows_kept"] + bad
     return "quarantined" if bad else "succeeded"
 
 

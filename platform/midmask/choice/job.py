@@ -33,7 +33,6 @@ from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.queries.config import QueriesConfig
-from midmask.queries.preview import queries_preview
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import result_key
@@ -68,10 +67,6 @@ class TrackedWorkshop:
         if all(step.is_finished(self.storage) for step in targets):
             return {}
         return measure_cells(self._job, cells, targets, phase=self._phase, until=until)
-
-
-SHOWN = 3
-"""Made queries that are printed; queries.html has fifty."""
 
 
 def choose_job(options: Options, flags: Namespace) -> None:
@@ -138,7 +133,6 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)
-        print(f"some of the made queries, each with its passage:\n\n{queries_preview(choice.made.artifact, SHOWN)}")
         verdict = deliver(choice.verdict, choice.made, request.out)
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:

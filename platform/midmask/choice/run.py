@@ -48,7 +48,7 @@ from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
 from midmask.queries.collection import read_passages
-from midmask.queries.preview import queries_page
+from midmask.queries.preview import PAGE
 from midmask.queries.sources import queries_content
 from midmask.store.place import Place
 
@@ -265,7 +265,7 @@ def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     shown = str(model) if verdict.model else ""
     verdict = replace(verdict, folder=str(folder), model=shown, collection=str(collection))
     texts = {
-        "queries.html": queries_page(made.artifact),
+        PAGE: (made.artifact.place / PAGE).read().decode(),
         "verdict.md": verdict_markdown(verdict),
         "verdict.html": verdict_html(verdict),
         "verdict.json": verdict.as_json(),

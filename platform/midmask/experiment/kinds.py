@@ -18,7 +18,6 @@ from midmask.mining.listed import ReadNegativesConfig, read_negatives
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, mine
 from midmask.queries.config import QueriesConfig
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.given import ReadTokensConfig, read_tokens
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
@@ -141,10 +140,6 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("join", JoinConfig, corpora.join, whole_collection=True, texts_per_second=40_000),
         StepKind(
             "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=4_500,
-        ),
-        StepKind(
-            "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, is_collection=True,
-            texts_per_second=40_000,
         ),
         StepKind(
             "spans", SpansConfig, SPANS, runs="shards", whole_collection=True, texts_per_second=1_400,

@@ -5,7 +5,6 @@ corpus's tokenizer, so that systems that are compared have one vocabulary:
 
     several collections    prepare, prepare, … ─► join ─► tokenise
     one collection         prepare ─► tokenise
-    tokens:FOLDER          read_tokens
 
 The stages. A teacher that is trained here depends on the corpus alone, so that all systems that are compared have the
 same one. With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
@@ -29,7 +28,6 @@ from midmask.experiment.stage import NegativeSource, StageConfig
 from midmask.experiment.steps import FinetuneConfig
 from midmask.mining.listed import ReadNegativesConfig, negatives_content
 from midmask.mining.mine import DrawQueriesConfig, MineConfig
-from midmask.queries.given import ReadTokensConfig, tokens_content
 from midmask.teacher.score import ReadScoresConfig, scores_content
 from midmask.teacher.teach import TeacherConfig
 
@@ -62,8 +60,6 @@ def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
     """
     if recipe.objective is None:
         return {}
-    if recipe.given_tokens:
-        return {recipe.pretrain_on[0]: survey.find(tokens_content, recipe.given_tokens)}
     return {name: survey.find(corpus_identity, _collection(recipe, name)) for name in recipe.pretrain_on}
 
 
@@ -76,10 +72,6 @@ def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) ->
     """
     if not held:
         return tokens
-    if recipe.given_tokens:
-        (content,) = held.values()
-        asked = ReadTokensConfig(folder=recipe.given_tokens, max_length=recipe.tokens.max_length)
-        return Step("read_tokens", asked, {"like": tokens}, content=content)
     prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
     collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
     is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint

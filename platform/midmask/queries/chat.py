@@ -91,8 +91,8 @@ class ChatServer:
         """
         return self._ask("/models", lambda client, **sent: [str(model.id) for model in client.models.list(**sent).data])
 
-    def complete(self, body: Mapping[str, Any]) -> tuple[str, int]:
-        """Sends a chat completion request; returns the answer's text and the tokens of both, 0 if they are not counted.
+    def complete(self, body: Mapping[str, Any]) -> str:
+        """Sends a chat completion request; returns the answer's text.
 
         Raises:
             UserError: if it refuses the request.
@@ -100,7 +100,7 @@ class ChatServer:
         """
         return self._ask(
             "/chat/completions",
-            lambda client, **sent: _text_and_tokens(client.chat.completions.create(**dict(body), **sent)),
+            lambda client, **sent: _text_of(client.chat.completions.create(**dict(body), **sent)),
         )
 
     def _ask(self, path: str, request: Callable[..., T]) -> T:
@@ -156,10 +156,9 @@ def _checked(url: str) -> str:
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-def _text_and_tokens(answer: Any) -> tuple[str, int]:
+def _text_of(answer: Any) -> str:
     text = str(answer.choices[0].message.content or "")
-    text = text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
-    return text, int(answer.usage.total_tokens or 0) if answer.usage else 0
+    return text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
 
 
 def _message(error: "APIStatusError") -> str:

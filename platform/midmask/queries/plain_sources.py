@@ -14,8 +14,7 @@ that only one passage has are left out: a passage's most telling words would be 
 
 Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
 second's by a margin. THIS IS A WEAK LABEL, often wrong, and BM25 is right by construction: BM25's own values on them
-say nothing, and a system that finds a better passage is marked down. They stay out of the sums that state how hard the
-made queries are.
+say nothing, and a system that finds a better passage is marked down.
 """
 
 import json
@@ -257,7 +256,6 @@ class FileQueries(Source):
     """
 
     READS_ALL = True
-    IS_WEAK = True
 
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)

@@ -47,7 +47,6 @@ class Source:
 
     READS_ALL: ClassVar[bool] = False  # whether it goes through all passages: most give no query, and it costs nothing
     JUDGES: ClassVar[int] = 0  # its place among the sources that may judge, 1 before others; 0: it favours BM25
-    IS_WEAK: ClassVar[bool] = False  # whether BM25 chose the passages of its queries
 
     def __init__(self, place: str, opening: Opening) -> None:
         """place: what follows the kind in the source's name, or its URL; empty where it has none."""
@@ -200,16 +199,10 @@ class Candidate:
     reason: str = ""  # why it was dropped; "" if it was not
     rank: int | None = None  # of the first relevant passage by BM25; None if it was not found or not searched
     by_encoder: bool = False  # whether the encoder finds a relevant passage that BM25 does not
-    overlap: float | None = None  # share of the query's words, weighted by idf, that its passage has
 
     @property
     def is_in(self) -> bool:
         return not self.reason
-
-    @property
-    def is_weak(self) -> bool:
-        """Whether its relevant passage was chosen by BM25."""
-        return class_of(self.source).IS_WEAK
 
 
 def collect(

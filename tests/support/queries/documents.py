@@ -1,10 +1,6 @@
-"""A corpus whose documents are made of sentences, in three shards, with titles, queries and judgements; files of token
-ids, as other tools write them.
-"""
+"""A corpus whose documents are made of sentences, in three shards, with titles, queries and judgements."""
 
 import random
-from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -81,31 +77,3 @@ def made_spans(inputs: dict[str, Artifact], out: Path, **fields: Any) -> tuple[d
     for ids in [row[name] for row in rows for name in ("ids", "overlap_ids")]:
         assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id) and 2 < len(ids) <= SPAN_LENGTH
     return result, dict(documents)
-
-
-WRITTEN = pa.schema([("docid", pa.string()), ("input_ids", pa.list_(pa.int32()))])
-
-
-def write_token_file(place: Place, tables: Iterable[pa.Table]) -> int:
-    """Writes rows (columns `doc_id`, `ids`) to a file, Arrow's stream format if its name ends in .arrow, else Parquet.
-
-    Returns:
-        The number of rows.
-    """
-    rows, packed = 0, partial(pq.ParquetWriter, compression="zstd")
-    make = pa.ipc.new_stream if place.uri.endswith(".arrow") else packed
-    with place.writing() as stream, make(stream, WRITTEN) as writer:
-        for table in tables:
-            writer.write_table(pa.table([table["doc_id"], table["ids"]], names=WRITTEN.names).cast(WRITTEN))
-            rows += len(table)
-    return rows
-
-
-def tokenised_passages(tokens: Place) -> Iterator[pa.Table]:
-    """The passages of a tokens artifact as `write_token_file` takes them."""
-    for name in (tokens / "passages").names():
-        with (tokens / "passages" / name).reading() as stream:
-            yield pq.read_table(stream, columns=["doc_id", "ids"])
-
-
-Inputs = dict[str, Artifact]
