@@ -16,13 +16,16 @@ from midmask.queries.pseudo_queries import (
     PseudoQueriesConfig,
 )
 from midmask.queries.query_model import Drawn, GenerateConfig, QueryGenerator
+from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import load_tokenizer
-from tests.support.queries.documents import DOCUMENTS, Inputs, text_of, titled
+from tests.support.queries.documents import DOCUMENTS, text_of, titled
 from tests.support.queries.small_models import write_t5
 
 
-def queried(inputs: Inputs, out: Path, source: str, **fields: Any) -> tuple[dict[str, Any], list[list[str]]]:
+def queried(
+    inputs: dict[str, Artifact], out: Path, source: str, **fields: Any
+) -> tuple[dict[str, Any], list[list[str]]]:
     """The step's result, and the queries of passages d0, d1, …; ids and counts are checked on the way."""
     result = PSEUDO_QUERIES(PseudoQueriesConfig(source=source, **fields), inputs, Place(str(out)))
     tokens = Path(str(inputs["tokens"].place))

@@ -219,7 +219,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, out: Path) -> list[Candidate]:
     """All that pass the screening, with BM25's ranks."""
     both = Roles(CONFIG.sources, CONFIG.sources)
-    found, _ = collect(opening(CONFIG, encoder["corpus"]), both, split_passages(known, CONFIG)[0], Place(str(out)))
+    found = collect(opening(CONFIG, encoder["corpus"]), both, split_passages(known, CONFIG)[0], Place(str(out)))
     screen(found, known, CONFIG)
     left = [one for one in found if one.is_in]
     search_again(left, known, CONFIG.round_trip_depth)

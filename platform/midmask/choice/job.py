@@ -18,7 +18,15 @@ from midmask.benchmark.design import names_in
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.run import measure_cells
 from midmask.choice import reveal as revealing
-from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders
+from midmask.choice.contenders import (
+    SCORED,
+    SYSTEMS,
+    Request,
+    budget_seconds,
+    first_contenders,
+    queries_config,
+    teacher_folder,
+)
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
 from midmask.choice.report import certainty, headline, systems_table, verdict_markdown
@@ -96,22 +104,28 @@ def choose_job(options: Options, flags: Namespace) -> None:
 
 
 def request_for(options: Options, flags: Namespace) -> Request:
-    """The request of a command line; raises as `Request.of`."""
+    """The request of a command line.
+
+    Raises:
+        UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+    """
     corpus = CorpusConfig(name=options.corpus)
     sources = dict(flags.query_sources or QueriesConfig().sources)
     if flags.queries:
         sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
     limit = {} if flags.max_queries is None else {"max_queries": flags.max_queries}
-    return Request.of(
-        corpus,
-        budget=flags.budget,
-        out=Path(flags.out) if flags.out else options.home / "verdicts" / corpus.short_name,
-        queries={"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit},
-        teacher=flags.teacher,
-        systems=names_in(flags.systems or "") or SYSTEMS,
-        representations=names_in(flags.representations or "") or tuple(SCORED),
+    fields = {"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit}
+    seed, out = options.seed or 0, flags.out or options.home / "verdicts" / corpus.short_name
+    return Request(
+        corpus=corpus,
+        budget=budget_seconds(flags.budget),
+        out=Path(out).expanduser().absolute(),
+        queries=queries_config(fields, options.set_fields, seed),
+        teacher=teacher_folder(flags.teacher),
+        systems=tuple(names_in(flags.systems or "")) or SYSTEMS,
+        representations=tuple(names_in(flags.representations or "")) or tuple(SCORED),
         changes=options.set_fields,
-        seed=options.seed or 0,
+        seed=seed,
         reveal=flags.reveal,
         command=same_command(),
     )

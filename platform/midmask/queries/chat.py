@@ -121,17 +121,13 @@ class ChatServer:
 
     def _refusal(self, error: "APIStatusError", path: str) -> UserError:
         """A refusal that a repetition would meet again, with what to type."""
-        code, advice = error.status_code, ""
-        if code in (401, 403):
-            held = "the key in it was refused" if self._key else "no key is set"
-            advice = f"; set {' or '.join(KEYS)} in the environment ({held})"
-        elif 300 <= code < 400:
-            place = error.response.headers.get("Location")
-            advice = f"; it redirects to {place}, which is not followed: type the final URL"
-        elif code in (404, 405):
-            advice = "; type the URL up to /v1, such as http://127.0.0.1:8000/v1, and see that server_model is served"
+        advice = (
+            "type its final URL up to /v1, such as http://127.0.0.1:8000/v1, name a model that it serves as "
+            f"queries.server_model, and set {' or '.join(KEYS)} in the environment if it demands a key"
+        )
+        code = error.status_code
         kind = RequestRefused if code in OF_ONE_REQUEST else UserError
-        return kind(self._shown(f"http:{self.url}: {path} answers HTTP {code} ({_message(error)}){advice}"))
+        return kind(self._shown(f"http:{self.url}: {path} answers HTTP {code} ({_message(error)}); {advice}"))
 
     def _shown(self, text: str) -> str:
         """The text on one line, without the key, which a server may repeat."""

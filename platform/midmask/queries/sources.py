@@ -50,7 +50,6 @@ class Source:
 
     def __init__(self, place: str, opening: Opening) -> None:
         """place: what follows the kind in the source's name, or its URL; empty where it has none."""
-        self.facts: Counter[str] = Counter()  # what it counted, for the step's result
         self.config, self.known = opening.config, opening.known
 
     @classmethod
@@ -205,20 +204,14 @@ class Candidate:
         return not self.reason
 
 
-def collect(
-    opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place
-) -> tuple[list[Candidate], dict[str, dict[str, int]]]:
-    """Makes the queries of all sources.
+def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place) -> list[Candidate]:
+    """Makes the queries of all sources, sorted by query_id.
 
     Args:
         splits: doc_id -> split.
-
-    Returns:
-        The candidates, sorted by query_id, and source -> what it counted, of sources that count anything.
     """
     config, known = opening.config, opening.known
     candidates: dict[str, Candidate] = {}
-    facts: dict[str, dict[str, int]] = {}
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
@@ -236,9 +229,7 @@ def collect(
                 query_id = f"{kind}-{draw(0, source, *name):016x}"
                 reason = OTHER_PURPOSE if split and split not in purpose else ""
                 candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
-        if opened.facts:
-            facts[source] = dict(opened.facts)
-    return sorted(candidates.values(), key=lambda candidate: candidate.query_id), facts
+    return sorted(candidates.values(), key=lambda candidate: candidate.query_id)
 
 
 def _drawn(

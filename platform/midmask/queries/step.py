@@ -72,7 +72,7 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     with tempfile.TemporaryDirectory() as folder:
         opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
         roles = roles_of(opening)
-        candidates, facts = collect(opening, roles, splits, out)
+        candidates = collect(opening, roles, splits, out)
     screen(candidates, known, config)
     _select(config, inputs, candidates, known, roles)
     kept = [query for query in candidates if query.is_in]
@@ -83,12 +83,11 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
             "would be empty; name more sources that judge (--judged-by, in Python judged_by=), or give more documents"
         )
-    sources = {source: _counts([one for one in candidates if one.source == source]) for source in config.sources}
     result = {
         "name": name,
         "passages": len(known.doc_ids),
         **_counts(candidates),
-        "sources": {source: {**counts, **facts.get(source, {})} for source, counts in sources.items()},
+        "sources": {source: _counts([one for one in candidates if one.source == source]) for source in config.sources},
         "split_rule": rule,
         "train_sources": list(roles.train),
         "judge_sources": list(roles.judge),
