@@ -12,7 +12,7 @@ import pytest
 from midmask import masking
 from midmask.core.config import Config
 from midmask.queries.terms import WEIGH, WeighConfig
-from midmask.queries.word_statistics import STATISTICS, StatisticsConfig, shard_words, token_ids
+from midmask.queries.word_statistics import STATISTICS, StatisticsConfig, shard_words
 from midmask.store.artifact import Artifact, produce
 from midmask.store.place import Place
 from midmask.store.sharded import Sharded
@@ -60,6 +60,10 @@ def passages(inputs: Inputs) -> list[list[int]]:
 
 def weights_of(artifact: Artifact) -> list[list[float]]:
     return list(pq.read_table(artifact.place.local() / "weights")["weights"].to_pylist())
+
+
+def token_ids(word: bytes) -> list[int]:
+    return list(np.frombuffer(word, "<i4").tolist())
 
 
 def words(ids: list[int], vocabulary: Vocabulary) -> list[tuple[int, ...]]:

@@ -6,7 +6,6 @@ quarantine.jsonl   every line that was not kept, with the reason
 """
 
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,9 +19,6 @@ from midmask.corpora.ids import IdTable
 from midmask.corpora.opening import form_by_name, text_lines
 from midmask.store.place import Place
 from midmask.store.tables import read_table, writing_table
-
-log = logging.getLogger(__name__)
-
 
 BLOCK = 1 << 18
 """Lines that are sorted by shard at a time."""

@@ -73,12 +73,6 @@ def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
     )
 
 
-def token_ids(word: bytes) -> list[int]:
-    """A word's token ids."""
-    ids: list[int] = np.frombuffer(word, "<i4").tolist()
-    return ids
-
-
 def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
