@@ -1,14 +1,11 @@
-"""Files of other tools (negatives, scores, spans, token ids, MTEB's results) in every layout."""
+"""Files of other tools (negatives, scores, spans, MTEB's results) in every layout."""
 
 import gzip
-import itertools
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,89 +16,9 @@ from midmask.corpora.opening import write_lines
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import MtebResult, write_results
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
-from midmask.exchange.passage_files import DocumentSpans, read_spans, read_token_files, write_spans
+from midmask.exchange.passage_files import DocumentSpans, read_spans, write_spans
 from midmask.exchange.score_files import LIST, read_scores_file
 from midmask.store.place import Place
-
-ROWS = [[5, 6, 7], [8], [], [9, 9]]
-
-
-def read(folder: Path) -> tuple[list[str], list[list[int]]]:
-    """All ids and rows of a folder; that blocks say which rows they are is checked on the way."""
-    names, rows = [], []
-    for file, blocks in itertools.groupby(read_token_files(Place(str(folder))), key=lambda block: block.file):
-        place = 0
-        assert (folder / file).is_file()
-        for block in blocks:
-            assert block.first == place
-            place += len(block.lengths)
-            names += block.doc_ids.to_pylist()
-            rows += [row.tolist() for row in np.split(block.flat, np.cumsum(block.lengths)[:-1])]
-    return names, rows
-
-
-def ipc(begin: Callable[..., Any], path: Path, table: pa.Table) -> None:
-    with pa.OSFile(str(path), "wb") as sink, begin(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=3)
-
-
-stream, file = partial(ipc, pa.ipc.new_stream), partial(ipc, pa.ipc.new_file)
-
-WRITERS: dict[str, tuple[str, Callable[[Path, pa.Table], None]]] = {
-    "parquet": ("x.parquet", lambda path, table: pq.write_table(table, path, row_group_size=3)),
-    "stream": ("data-00000-of-00001.arrow", stream),
-    "file": ("x.arrow", file),
-}
-KINDS = [pa.list_(pa.int64()), pa.large_list(pa.int32()), pa.list_(pa.uint16()), pa.list_(pa.int8())]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("name", WRITERS)
-def test_lists_of_any_integers_are_read_from_any_layout(name: str, kind: pa.DataType, tmp_path: Path) -> None:
-    end, write = WRITERS[name]
-    columns = {"text": ["a", "b", "c", "d"], "id": [4, 3, 2, 1], "token_ids": pa.array(ROWS, kind)}
-    write(tmp_path / end, pa.table(columns))
-    assert read(tmp_path) == (["4", "3", "2", "1"], ROWS)
-
-
-def test_rows_of_one_length_rows_that_are_null_and_slices(tmp_path: Path) -> None:
-    fixed = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))
-    file(tmp_path / "a.arrow", pa.table({"input_ids": fixed}))
-    stream(tmp_path / "b.arrow", pa.table({"input_ids": ROWS, "_id": ["w", None, "y", "z"]}).slice(1))
-    names = ["a.arrow:0", "a.arrow:1", "a.arrow:2", "b.arrow:0", "y", "z"]
-    assert read(tmp_path) == (names, [[1, 2], [], [3, 4], *ROWS[1:]])
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no column": ({"ids": ROWS}, r"no list of token ids; its columns are ids \(list<.*int64>\)"),
-    "texts": ({"input_ids": ["5 6 7"]}, r"no list of token ids; its columns are input_ids \(string\)"),
-    "floats": ({"input_ids": [[0.5]]}, "no list of token ids"),
-    "both": ({"input_ids": ROWS, "token_ids": ROWS}, "both input_ids and token_ids"),
-    "a missing id": ({"input_ids": [[5], [5, None]]}, r"x.parquet: a token id is missing \(null\) .*rows 0 to 1"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_list_of_ids_is_refused(case: str, tmp_path: Path) -> None:
-    columns, message = REFUSED[case]
-    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match=message):
-        read(tmp_path)
-
-
-def test_no_files_half_files_and_splits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there are no token files in it; wanted are \.parquet or \.arrow"):
-        read(tmp_path / "nowhere")
-    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    with pytest.raises(UserError, match="name the folder of one, such as its train/"):
-        read(tmp_path)
-    for end, write in WRITERS.values():
-        write(tmp_path / end, pa.table({"input_ids": ROWS}))
-        (tmp_path / end).write_bytes((tmp_path / end).read_bytes()[:-40])
-        with pytest.raises(UserError, match=rf"{end}: it cannot be read \("):
-            read(tmp_path)
-        (tmp_path / end).unlink()
-
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 documents = st.lists(st.builds(DocumentSpans, st.text("abcäß017-_:", min_size=1, max_size=6), st.lists(texts)))

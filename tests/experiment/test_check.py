@@ -101,7 +101,6 @@ PAIR = {"tokens.titles": True, "tokens.title_join": "pair"}
     ("method", "changes", "message"),
     [("mlm", {**PAIR, "objective.packing": True}, r"objective\.packing = true.*objective\.packing=false"),
      ("retromae", {**PAIR, "excerpt": 20}, r"excerpt = 20.*leave excerpt at none"),
-     ("dupmae", {**PAIR, "pretrain_on": ["tokens:/rows"]}, r"tokens:/rows.*name a collection with titles"),
      ("rom", {**PAIR, "tokens.titles": False}, r"title_join = pair with titles = false.*tokens\.titles=true"),
      ("none", {"stages.0.loss.widths": (64, 128)}, "loss.widths = 64,128: the dense view has 128 dimensions"),
      ("none", {"evaluation.width": 8, "representation.width": 4}, "has 4 dimensions"),

@@ -1,6 +1,5 @@
-"""The middle training's collections, a filter of its pairs, and collections that are only searched or come back."""
+"""The middle training's collections, and collections that are only searched or come back."""
 
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,15 @@ import pytest
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.evaluation.groups import folders as names_of
-from midmask.experiment.evaluations import refuse_missing_splits, with_averages, zero_shot, zero_shot_collections
+from midmask.experiment.evaluations import with_averages, zero_shot, zero_shot_collections
 from midmask.experiment.events import Logged, Observer, StepEvent, unobserved
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.plan import Plan, export, plan
+from midmask.experiment.plan import export, plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.experiment.steps import pretrain_setup
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, rows, write, write_beir
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
@@ -120,87 +117,6 @@ def test_a_middle_training_sees_only_the_other_collections_and_is_probed_on_the_
     assert_read(alone, passages(own)[1])
     with pytest.raises(AssertionError):
         assert_read(alone, rows)
-
-
-@pytest.mark.parametrize("name", ["rom", "packed"])
-def test_tokens_from_elsewhere_train_every_method_that_reads_passages(folders: Path, name: str) -> None:
-    rows = [[7 + (row * step) % 40 for step in range(1, 9)] for row in range(50)]
-    (folders / "given").mkdir()
-    pq.write_table(pa.table({"token_ids": rows}), folders / "given/x.parquet")
-    changes = {"objective.packing": True} if name == "packed" else {}
-    recipe = recipe_on(folders, f"tokens:{folders}/given", recipe="mlm" if name == "packed" else name, **changes)
-    run, tokens = pretrained(recipe, folders / "store")
-    doc_ids, found = passages(tokens)
-    assert [row[1:-1] for row in found] == rows and doc_ids[9] == "x.parquet:9"
-    if name == "packed":
-        assert run.result["rows_left_out"] == 50 * 10 // 24 % 16
-    else:
-        assert_read(run, found)
-    moved = (folders / "given").rename(folders / "moved")
-    again = plan(override(recipe, {"pretrain_on": [f"tokens:{moved}"]})).pretrained
-    assert again.fingerprint == run.fingerprint
-
-
-TWO = {"pseudo_queries.keep_rank": 2}
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    corpus = write_collection(tmp_path_factory.mktemp("consistency") / "tiny")
-    return override(short(RECIPES["e5"](), corpus), {"pseudo_queries.source": "sentences"})
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(str(tmp_path_factory.mktemp("store")))
-
-
-def judged(recipe: Recipe, judge: str, **changes: Any) -> Plan:
-    filtered = override(recipe, {"pseudo_queries.judged_by": judge, **TWO, **changes})
-    filtered.check()
-    found = plan(filtered)
-    refuse_missing_splits([found.pretrained])
-    return found
-
-
-def test_the_middle_training_on_all_pairs_judges_and_is_that_of_the_recipe_without_a_filter(recipe: Recipe) -> None:
-    found, before = judged(recipe, "middle_training"), plan(recipe)
-    first, second = [step for step in found.pretrained.upstream() if step.name == "pretrain"]
-    assert first.fingerprint == before.pretrained.fingerprint != second.fingerprint
-    assert second.inputs["pseudo_queries"].fingerprint == found.pseudo_queries.fingerprint
-    assert "keep_pairs" not in [step.name for step in before.pretrained.upstream()]
-
-
-def test_the_filter_and_what_its_judge_holds_are_part_of_the_identity(recipe: Recipe, store: Place, tmp_path) -> None:
-    folder = trained_folder(recipe, store)
-    other = shutil.copytree(folder, tmp_path / "other")
-    (other / "sentence_bert_config.json").write_text('{"max_seq_length": 20}')
-    plans = [plan(recipe), judged(recipe, "bm25", **{"pseudo_queries.keep_rank": 3})]
-    plans += [judged(recipe, judge) for judge in ("bm25", "middle_training", str(folder), str(other))]
-    assert len({found.pretrained.fingerprint for found in plans}) == len(plans)
-    made = {found.pseudo_queries.inputs["pairs"].fingerprint for found in plans[1:]}
-    assert made == {plans[0].pseudo_queries.fingerprint}
-
-
-def trained_folder(recipe: Recipe, store: Place) -> Path:
-    """The model of the recipe's middle training on all pairs."""
-    before = plan(recipe)
-    return Path(Runner(store, LOCAL).compute(before.pretrained).place.local()) / "model"
-
-
-@pytest.mark.parametrize("judge", ["bm25", "folder"])
-def test_the_middle_training_reads_the_kept_pairs_alone(recipe: Recipe, store: Place, judge: str) -> None:
-    found = judged(recipe, str(trained_folder(recipe, store)) if judge == "folder" else judge)
-    done = Runner(store, LOCAL).compute(found.pretrained)
-    kept = load(found.pseudo_queries.place(store))
-    assert 0 < kept.result["dropped"] < kept.result["judged"] == 48
-    assert kept.result["queries"] + kept.result["dropped"] == 48
-    table = pq.read_table(Path(kept.place.local()) / "pseudo_queries").to_pylist()
-    wanted = [row["doc_id"] for row in table if row["queries"]]
-    sources = {name: load(step.place(store)) for name, step in found.pretrained.inputs.items()}
-    source = pretrain_setup(found.pretrained.config, sources).rows.open()
-    assert [name for row in range(source.count) for name in source.names([row])] == wanted
-    assert done.result["steps"] == 3
 
 
 def test_a_group_is_all_its_sets_in_official_splits_and_none_is_named_twice(tmp_path: Path) -> None:

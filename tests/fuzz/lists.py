@@ -10,14 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.feather import write_feather
 
 from midmask.errors import UserError
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.given import ReadTokensConfig, read_tokens
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
-from midmask.queries.terms import WEIGH, WeighConfig
 from midmask.retrieve import ranked
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -32,7 +29,6 @@ DOCS = [f"d{n}" for n in range(30)]
 NEGATIVES = json_lines([{"qid": q, "pos": [DOCS[0]], "neg": {"bm25": DOCS[1:6], "other": DOCS[3:9]}} for q in IDS])
 SPANS_LINES = json_lines([{"doc_id": d, "spans": ["a first span", "another span", "the last"]} for d in DOCS])
 QUERY_LINES = json_lines([{"doc_id": d, "queries": ["what is it", "why"]} for d in DOCS]) + b"d3\ta query of columns\n"
-WEIGHT_LINES = json_lines([{"id": d, "vector": {"ba": 0.5, "delin": 0.25, "go": 1}} for d in DOCS])
 RUN = b"".join(b"q%d Q0 d%d %d %.2f tag\n" % (n // 5, n, n % 5 + 1, 9 - n % 5) for n in range(40))
 
 
@@ -43,8 +39,6 @@ def targets(root: Path) -> dict[str, Case]:
         "scores": partial(_scores, inputs),
         "spans": partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES),
         "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
-        "term weights": partial(_given, inputs, WEIGH, WeighConfig, WEIGHT_LINES),
-        "tokens": partial(_tokens, inputs),
         "trec runs": _runs,
     }
 
@@ -90,28 +84,12 @@ def _given(
 ) -> Outcome:
     """A step that sorts texts of a file into the corpus's shards."""
     path = _written(rng, folder, "x.jsonl", lines)
-    wanted = {"scaling": rng.choice(["passage", "corpus"])} if config is WeighConfig else {}
     out = Place(str(folder / "out"))
-    step(config(source=f"file:{path}", **wanted), inputs, out)
+    step(config(source=f"file:{path}"), inputs, out)
     counts = (out / "given.json").read_json()
     assert counts["lines"] == len(_lines_of(path)), f"{len(_lines_of(path))} lines, and {counts}"
     bad = sum(number for name, number in counts.items() if name not in ("lines", "kept"))
     assert (folder / "out/quarantine.jsonl").read_bytes().count(b"\n") == bad
-    return "quarantined" if bad else "succeeded"
-
-
-def _tokens(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
-    lists = [[rng.randrange(-1, 62) for _ in range(rng.randrange(9))] for _ in range(20)]
-    write, end = rng.choice([(pq.write_table, "parquet"), (write_feather, "arrow")])
-    path = folder / "in" / f"x.{end}"
-    path.parent.mkdir()
-    write(pa.table({"doc_id": rng.sample(DOCS, 20), "input_ids": lists}), path)
-    if rng.random() < 0.7:
-        path.write_bytes(mutate_bytes(rng, path.read_bytes()))
-    config = ReadTokensConfig(folder=str(folder / "in"), max_length=32)
-    result = read_tokens(config, {"like": inputs["tokens"]}, Place(str(folder / "out")))
-    bad = sum(result["rows_quarantined"].values())
-    assert result["rows_read"] == result["rows_kept"] + bad
     return "quarantined" if bad else "succeeded"
 
 

@@ -1,4 +1,4 @@
-"""Pseudo-queries from every source, a random T5 among them, and the consistency filter that keeps some of the pairs."""
+"""Pseudo-queries from every source, a random T5 among them."""
 
 import gzip
 import json
@@ -11,30 +11,21 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from midmask.core.config import override
-from midmask.errors import UserError
 from midmask.queries.pseudo_queries import (
-    KEEP_PAIRS,
-    PAIRS,
     PSEUDO_QUERIES,
-    KeepPairsConfig,
-    ListPairsConfig,
     PseudoQueriesConfig,
-    list_pairs,
 )
 from midmask.queries.query_model import Drawn, GenerateConfig, QueryGenerator
-from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.search import SearchConfig, search
-from midmask.retrieve.text_encoder import load_base_model
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import load_tokenizer
-from tests.support.queries.documents import DOCUMENTS, Inputs, Pairs, text_of, titled, write_pairs, write_tied_lists
+from tests.support.queries.documents import DOCUMENTS, text_of, titled
 from tests.support.queries.small_models import write_t5
-from tests.support.retrieve.collection import made, texts_of, write_all
 
 
-def queried(inputs: Inputs, out: Path, source: str, **fields: Any) -> tuple[dict[str, Any], list[list[str]]]:
+def queried(
+    inputs: dict[str, Artifact], out: Path, source: str, **fields: Any
+) -> tuple[dict[str, Any], list[list[str]]]:
     """The step's result, and the queries of passages d0, d1, …; ids and counts are checked on the way."""
     result = PSEUDO_QUERIES(PseudoQueriesConfig(source=source, **fields), inputs, Place(str(out)))
     tokens = Path(str(inputs["tokens"].place))
@@ -52,19 +43,12 @@ def queried(inputs: Inputs, out: Path, source: str, **fields: Any) -> tuple[dict
     return result, queries
 
 
-def test_sentences_titles_neighbours_of_one_title_and_shard_and_judged_queries_of_train(inputs, tmp_path):
+def test_sentences_and_titles(inputs, tmp_path):
     _, queries = queried(inputs, tmp_path / "sentences", "sentences")
     for number, own in enumerate(queries):
         assert " ".join(own) == text_of(number) and all(sentence.endswith(".") for sentence in own)
     _, queries = queried(inputs, tmp_path / "titles", "titles")
     assert queries == [[titled(number)] if titled(number) else [] for number in range(DOCUMENTS)]
-    _, queries = queried(inputs, tmp_path / "neighbours", "neighbours")
-    for number, own in enumerate(queries):
-        near = [other for other in (number - 1, number + 1) if titled(number) and titled(other) == titled(number)]
-        assert own == [text_of(other) for other in near if other // 40 == number // 40 and other < DOCUMENTS], number
-    _, queries = queried(inputs, tmp_path / "train", "train")
-    relevant = {number for number in range(30) if number % 3 and number != 1}
-    assert queries == [[f"what is {n}"] if n in relevant else [] for n in range(DOCUMENTS)]
 
 
 LINES = [
@@ -139,86 +123,3 @@ def test_the_step_generates_for_every_passage(inputs, t5, tmp_path):
     assert PSEUDO_QUERIES.stays(config) and not PSEUDO_QUERIES.stays(PseudoQueriesConfig())
     result = PSEUDO_QUERIES(config, inputs, Place(str(tmp_path / "one")))
     assert result["passages"] == DOCUMENTS and result["queries_per_passage"] > 1.9
-
-
-MARGIN = 1e-4
-"""Difference of scores below which float32 may order two passages in another way than float64."""
-
-
-@pytest.fixture(scope="module")
-def collection(tmp_path_factory) -> Inputs:
-    return write_all(Place(str(tmp_path_factory.mktemp("collection"))))
-
-
-@pytest.fixture(scope="module")
-def pairs(collection, tmp_path_factory) -> tuple[Artifact, Pairs]:
-    return write_pairs(collection, tmp_path_factory.mktemp("pairs"))
-
-
-def kept(inputs: Inputs, rank: int, out: Path) -> tuple[dict[str, Any], Pairs]:
-    """The step's result and its pairs; layout and counts are checked on the way."""
-    result = KEEP_PAIRS(KeepPairsConfig(rank=rank), inputs, Place(str(out)))
-    before = Path(inputs["pairs"].place.local()) / "pseudo_queries"
-    names = sorted(file.name for file in before.iterdir())
-    assert sorted(file.name for file in (out / "pseudo_queries").iterdir()) == names
-    found: Pairs = []
-    for name in names:
-        was, table = pq.read_table(before / name), pq.read_table(out / "pseudo_queries" / name)
-        assert table["doc_id"] == was["doc_id"] and table.schema == was.schema
-        for old, new in zip(was.to_pylist(), table.to_pylist(), strict=True):
-            ids = dict(zip(old["queries"], old["ids"], strict=True))
-            assert [ids[query] for query in new["queries"]] == new["ids"]
-            found += [(new["doc_id"], query) for query in new["queries"]]
-    counts = np.load(out / "counts.npy")
-    assert counts.sum() == result["queries"] == len(found) and (counts == 0).sum() == result["passages_without"]
-    assert result["queries"] + result["dropped"] == result["judged"] == inputs["pairs"].result["queries"]
-    return result, found
-
-
-def test_kept_pairs_equal_those_of_a_ranking_in_float64(collection, pairs, tmp_path):
-    artifact, all_pairs = pairs
-    root = Place(str(tmp_path))
-    config, sources = ListPairsConfig(max_length=12), {"pairs": artifact, "tokens": collection["tokens"]}
-    asked = made(list_pairs, config, sources, root / "a")
-    sources = {"model": collection["model"], "tokens": collection["tokens"]}
-    encoded = {
-        "passages": made(encode, EncodeConfig(side="passages"), sources, root / "p"),
-        "queries": made(encode, EncodeConfig(side="queries", split=PAIRS), {**sources, "asked": asked}, root / "q"),
-        "tokens": collection["tokens"],
-    }
-    lists = made(search, SearchConfig(depth=20), encoded, root / "s")
-    _, found = kept({"pairs": artifact, "ranked": lists}, 20, tmp_path / "kept")
-
-    model = load_base_model(collection["model"].place.local() / "model").double()
-    tokenizer = load_tokenizer(collection["tokens"].place.local() / "tokenizer")
-
-    def vector(text: str, length: int) -> np.ndarray:
-        ids = tokenizer(text, truncation=True, max_length=length)["input_ids"]
-        with torch.inference_mode():
-            return np.asarray(model(input_ids=torch.tensor([ids])).last_hidden_state[0, 0].numpy())
-
-    texts = texts_of(collection["corpus"])
-    passages_ND, places = np.stack([vector(text, 32) for text in texts.values()]), {d: n for n, d in enumerate(texts)}
-    decided = 0
-    for doc_id, query in all_pairs:
-        scores_N = passages_ND @ vector(query, 12)
-        own = scores_N[places[doc_id]]
-        others_N = np.delete(scores_N, places[doc_id])
-        if (better := (others_N > own + MARGIN).sum()) == (others_N > own - MARGIN).sum():
-            decided += 1
-            assert ((doc_id, query) in found) == (better < 20), (doc_id, query)
-    assert decided > 0.9 * len(all_pairs) and 0.1 < len(found) / len(all_pairs) < 0.9
-
-
-@pytest.mark.parametrize("rank", [1, 7])
-def test_equal_scores_are_ranked_by_id_and_an_empty_list_keeps_nothing(collection, pairs, tmp_path, rank):
-    artifact, all_pairs = pairs
-    lists, ranks = write_tied_lists(all_pairs, list(texts_of(collection["corpus"])), Place(str(tmp_path / "lists")))
-    _, found = kept({"pairs": artifact, "ranked": lists}, rank, tmp_path / "kept")
-    assert found == [pair for pair, own in zip(all_pairs, ranks, strict=True) if 1 <= own <= rank]
-
-
-@pytest.mark.parametrize("changes", [{"keep_rank": 2}, {"judged_by": "bm25"}, {"judged_by": "bm25", "keep_rank": 0}])
-def test_a_rank_needs_a_judge_and_a_judge_a_rank(changes):
-    with pytest.raises(UserError, match=r"keep_rank"):
-        override(PseudoQueriesConfig(), changes)

@@ -10,12 +10,10 @@ from typing import Any
 
 import lxml.html
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
 from midmask.corpora import CorpusConfig, prepare
-from midmask.evaluation import measures
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
@@ -24,18 +22,15 @@ from midmask.experiment.run import Runner
 from midmask.queries import selection
 from midmask.queries.collection import CollectionFacts, Passage, draw_passages, read_as_searched, split_passages
 from midmask.queries.config import QueriesConfig
-from midmask.queries.preview import queries_page
 from midmask.queries.selection import hiding_of, screen, search_again
 from midmask.queries.sources import Candidate, Roles, collect, queries_content
 from midmask.queries.step import make_queries
 from midmask.recipes import RECIPES
-from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.corpora.collections import rows as rows_of
-from tests.support.queries.articles import HandBm25, articles, corpus_of, opening, stems
-from tests.support.retrieve.collection import ranked_by_bm25
+from tests.support.queries.articles import HandBm25, articles, corpus_of, opening
 
 ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
 PASSAGES = articles()
@@ -85,7 +80,6 @@ def test_what_a_query_hides_is_gone_and_all_else_is_there(done: tuple[Path, Any]
 def test_every_kept_query_is_found_again_where_it_is_searched(done: tuple[Path, Any], collection: Path) -> None:
     """Against BM25 written out in float64, over the files that were written."""
     hand = HandBm25({row["_id"]: f"{row['title']} {row['text']}" for row in lines(collection / "corpus.jsonl.gz")})
-    whole = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in PASSAGES})
     rows = rows_of(done[0] / "queries.parquet")
     assert Counter(row["reason"] for row in rows)["its passage is not found again"] > 5
     for row in rows:
@@ -93,10 +87,6 @@ def test_every_kept_query_is_found_again_where_it_is_searched(done: tuple[Path, 
             continue
         ranks = hand.ranks(row["text"], [row["doc_id"]])
         assert ranks is not None and ranks[0] <= row["rank"] <= ranks[1] and row["rank"] <= 20
-        asked = set(stems(row["text"]))
-        there = hand.terms[row["doc_id"]]
-        overlap = sum(whole.idf(one) for one in asked if one in there) / sum(whole.idf(one) for one in asked)
-        assert row["overlap"] == pytest.approx(overlap)
 
 
 def test_found_again_means_in_the_collection_that_is_written(tmp_path: Path) -> None:
@@ -126,21 +116,9 @@ def test_the_numbers_of_the_result(done: tuple[Path, dict[str, Any]], collection
         own = [row for row in rows if row["source"] == source]
         told = result["sources"][source]
         assert told["made"] == len(own) == told["kept"] + sum(told["dropped"].values())
-        gains = [1 / row["rank"] if row["rank"] <= 10 else 0 for row in own if row["kept"]]
-        assert told["bm25"]["RR@10"] == pytest.approx(sum(gains) / len(gains), abs=1e-4)
-    # As anyone would measure it: the collection is read as a corpus, and BM25 ranks the test queries.
-    corpus, bm25 = tmp_path / "corpus", tmp_path / "bm25"
-    read = prepare(CorpusConfig(name=f"beir:{collection}", splits="official"), {}, Place(str(corpus)))
+    read = prepare(CorpusConfig(name=f"beir:{collection}", splits="official"), {}, Place(str(tmp_path)))
     assert (read["name"], read["queries"], read["passages"]) == ("articles", result["kept"], len(PASSAGES))
     assert {split: one["queries"] for split, one in read["splits"].items()} == result["splits"]
-    config = Bm25Config(splits=("dev", "test"))
-    ranked_by_bm25(config, {"corpus": Artifact(Place(str(corpus)), {})}, Place(str(bm25)))
-    for split in config.splits:
-        lists, judged = pq.read_table(bm25 / "ranked" / f"{split}.parquet"), pq.read_table(corpus / "qrels.parquet")
-        table = measures.evaluate(lists, judged, split, ["RR@10", "nDCG@10"])
-        told = dict(result["bm25"][split])
-        assert told.pop("queries") == result["splits"][split]
-        assert told == pytest.approx(measures.aggregate(table), abs=1e-3)
 
 
 def test_shards_and_order_change_nothing(done: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -205,7 +183,8 @@ def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Pat
     passages = [Passage(f"<b>{name}", f"{HOSTILE}{title}", f"{text} {HOSTILE}") for name, title, text in PASSAGES]
     corpus, out = corpus_of(tmp_path / "corpus", passages, name="<i>own</i>"), Place(str(tmp_path / "out"))
     config = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0, "spans": 1.0})
-    page = queries_page(Artifact(out, {"result": make_queries(config, {"corpus": corpus}, out)}), 200)
+    make_queries(config, {"corpus": corpus}, out)
+    page = (out / "queries.html").read().decode()
     elements = list(lxml.html.document_fromstring(page).iter())
     assert {one.tag for one in elements} == TAGS
     harmless = {"lang", "charset", "name", "content", "class"}
@@ -213,10 +192,10 @@ def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Pat
     assert "script" not in page.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
     assert "alert(1)" in page and "http" not in page
     rows = [row for row in rows_of(tmp_path / "out" / "queries.parquet") if row["kept"]]
-    assert [one.tag for one in elements].count("article") == min(200, len(rows))
+    assert [one.tag for one in elements].count("article") == 50 < len(rows)
     struck = {" ".join(one.text_content().split()) for one in elements if one.tag == "del"}
     shown = [row for row in rows if row["hidden_start"] is not None and row["text"] in struck]
-    assert len(shown) > 50, "what a query hides is struck out in its passage"
+    assert len(shown) > 20, "what a query hides is struck out in its passage"
 
 
 ARTICLES = articles(60)
@@ -240,7 +219,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 def searched_candidates(encoder: dict[str, Artifact], known: CollectionFacts, out: Path) -> list[Candidate]:
     """All that pass the screening, with BM25's ranks."""
     both = Roles(CONFIG.sources, CONFIG.sources)
-    found, _ = collect(opening(CONFIG, encoder["corpus"]), both, split_passages(known, CONFIG)[0], Place(str(out)))
+    found = collect(opening(CONFIG, encoder["corpus"]), both, split_passages(known, CONFIG)[0], Place(str(out)))
     screen(found, known, CONFIG)
     left = [one for one in found if one.is_in]
     search_again(left, known, CONFIG.round_trip_depth)

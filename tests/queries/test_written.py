@@ -385,17 +385,7 @@ def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(served, tmp_pat
         with caplog.at_level(logging.WARNING, "midmask"):
             assert ask(served, cache=cache, server_max_requests=5) == expected(PASSAGES[:5])
         assert len(served.requests) == 5, "not one more, however many threads there are"
-        assert "5 of 12 passages were asked about, 50 tokens" in caplog.text
-
-
-def test_a_budget_of_tokens_ends_after_the_answer_that_reaches_it(served: Served, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    for threads in (4, 1):
-        made = ask(served, cache=cache, server_max_tokens=35, server_concurrency=threads)
-        assert made == expected(PASSAGES[:4])
-    served.tokens = 0
-    with pytest.raises(UserError, match=r"does not count tokens.*server_max_requests"):
-        ask(served, server_max_tokens=35)
+        assert "5 of 12 passages were asked about" in caplog.text
 
 
 def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -411,10 +401,10 @@ def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: py
 
 def test_the_key_is_sent_and_shown_nowhere(served, tmp_path, monkeypatch, caplog) -> None:
     served.key = "sk-planted-0123456789"
-    with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY .*\(no key is set\)"):
+    with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY"):
         ask(served)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-0123456789")
-    with pytest.raises(UserError, match="the key in it was refused") as error:
+    with pytest.raises(UserError, match="HTTP 401") as error:
         ask(served)
     assert "sk-wrong-0123456789" not in str(error.value), "though this server repeats it"
     monkeypatch.setenv("MIDMASK_API_KEY", served.key)
@@ -429,7 +419,7 @@ def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPa
     with serving(Served()) as other:
         for status in (301, 307):
             served.faults.append(Fault(status, {"Location": f"{other.url}/models"}))
-            with pytest.raises(UserError, match=rf"redirects to {other.url}/models, which is not followed"):
+            with pytest.raises(UserError, match=rf"HTTP {status}.*type its final URL"):
                 ask(served)
         assert not other.headers
 
@@ -466,7 +456,7 @@ def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> Non
 def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
     cache = Place(str(tmp_path / "cache"))
     ask(served, cache=cache)
-    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}, {"server_characters": 100}):
+    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}):
         served.requests.clear()
         ask(served, cache=cache, **fields)
         assert len(served.requests) == 12, fields

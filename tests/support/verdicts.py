@@ -102,5 +102,4 @@ def undecided() -> Verdict:
         return each if each.label in (one.baseline, "bm25") else replace(each, **gains)
 
     taken = Recommendation("none", "dense", False, "No middle training gains more than the interval is wide.")
-    systems, calibration = tuple(map(smaller, one.systems)), Calibration((), 0.0, 0.0, 0.9)
-    return replace(one, systems=systems, recommendation=taken, calibration=calibration)
+    return replace(one, systems=tuple(map(smaller, one.systems)), recommendation=taken)

@@ -23,7 +23,6 @@ from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.ranking import Regularisers
-from midmask.queries.given import judged_queries
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -166,7 +165,6 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
         "positives": (root / "mined/negatives.jsonl.gz").read(),
         "pairs": pq.read_table((root / "scored/candidates/00000.parquet").local()).to_pylist(),
         "rows": [rows.names(np.arange(rows.count)), rows.read(np.arange(rows.count), 0, 0)["passage"].rows.tolist()],
-        "given": [(line.doc_id, line.texts) for line in judged_queries(corpus.place, "train")],
         "probe": [row.tolist() for row in open_probe(tokens, corpus.place).relevant],
     }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from midmask.api.calls import as_changes, open_store, runner_in
 from midmask.api.corpus import Corpus
-from midmask.choice.contenders import SCORED, SYSTEMS, Request
+from midmask.choice.contenders import SCORED, SYSTEMS, Request, budget_seconds, queries_config, teacher_folder
 from midmask.choice.contest import LocalWorkshop
 from midmask.choice.report import verdict_markdown
 from midmask.choice.run import choose as hold
@@ -64,14 +64,14 @@ def choose(
     given = as_changes(settings)
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
     chosen = {} if sources is None else {"sources": dict(sources)}
-    request = Request.of(
-        corpus.in_store(store),
-        budget=budget,
-        out=Path(out) if out else Path.cwd() / "verdicts" / corpus.name,
-        queries={**chosen, "judged_by": tuple(judged_by)},
-        teacher=teacher,
-        systems=systems,
-        representations=representations,
+    request = Request(
+        corpus=corpus.in_store(store),
+        budget=budget_seconds(budget),
+        out=Path(out or Path("verdicts") / corpus.name).expanduser().absolute(),
+        queries=queries_config({**chosen, "judged_by": tuple(judged_by)}, changes, seed),
+        teacher=teacher_folder(teacher),
+        systems=tuple(systems),
+        representations=tuple(representations),
         changes=changes,
         seed=seed,
         command=f"midmask.choose({corpus!r}, budget={budget!r})",

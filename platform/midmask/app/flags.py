@@ -163,8 +163,8 @@ def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="collection for the middle training alone: FORMAT:PLACE, or tokens:FOLDER (token ids in Parquet or "
-        "Arrow); may be given again: all are read together; default: --corpus",
+        help="collection for the middle training alone: FORMAT:PLACE; may be given again: all are read "
+        "together; default: --corpus",
     )
     shared.add_argument(
         "--text-column",

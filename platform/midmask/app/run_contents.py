@@ -20,7 +20,6 @@ from midmask.experiment.graph import Step, model_step
 from midmask.experiment.report import usual_measure
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig, TrainingConfig
-from midmask.queries.given import ReadTokensConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
@@ -86,22 +85,14 @@ def _dataset(source: Step, storage: Place, context: str) -> Dataset:
     place = source.place(storage)
     result = load(place).result if (place / RECORD).exists() else {}
     counts = {name: value for name, value in result.items() if isinstance(value, int) and not isinstance(value, bool)}
-    return Dataset(collection_name(source), source.fingerprint, _source(source), context, counts)
+    assert isinstance(source.config, CorpusConfig), source.name
+    return Dataset(source.config.short_name, source.fingerprint, source.config.name, context, counts)
 
 
 def collection_name(source: Step) -> str:
     """The name of a collection in metrics and tables."""
-    if isinstance(source.config, CorpusConfig):
-        return source.config.short_name
-    return _source(source).rstrip("/").rsplit("/", 1)[-1]
-
-
-def _source(source: Step) -> str:
-    """Where it was read from: what a user would type, or the folder of given tokens."""
-    if isinstance(source.config, CorpusConfig):
-        return source.config.name
-    assert isinstance(source.config, ReadTokensConfig), source.name
-    return source.config.folder
+    assert isinstance(source.config, CorpusConfig), source.name
+    return source.config.short_name
 
 
 def model_of(step: Step, storage: Place, tags: Mapping[str, str]) -> TrackedModel:

@@ -3,7 +3,7 @@
 contenders                  what is asked for, and which systems take part
 contest, contest_terms      rounds of trainings within a budget of time; its conditions and journal
 traces                      what is read of artifacts; samples of a collection
-assess, calibration         estimates for people's queries, a recommendation; the records that intervals come from
+assess, calibration         estimates for people's queries, a recommendation; what intervals come from
 run, job                    from documents to the folder of a verdict; the same on a cluster, tracked
 verdict, report, picture    the verdict as data, as Markdown and as a page, whose templates are in `templates/`
 excerpts                    passages with a query's words marked

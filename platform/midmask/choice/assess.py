@@ -9,8 +9,8 @@ import numpy as np
 from midmask.benchmark.results import Result
 from midmask.choice.calibration import (
     COVERAGE,
+    LEVEL,
     Kind,
-    LevelRecord,
     Offset,
     Prediction,
     kind_of,
@@ -70,14 +70,14 @@ class Counterparts:
 class Experience:
     """The calibration learned from collections with judgements."""
 
-    offsets: Mapping[Kind, Offset]  # of gains
-    levels: Sequence[LevelRecord]  # of the baseline's measure
+    offsets: Mapping[Kind, Offset]
 
     def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
         for result, over in counterparts.path(own):
-            parts.append(Prediction(self.offsets[_kind(result, over)], *mean_gain(result, over)))
+            kind = _kind(result, over)
+            parts.append(Prediction(kind, self.offsets[kind], *mean_gain(result, over)))
         return sum_interval(parts)
 
     def is_behind(self, one: MeasuredSystem, best: MeasuredSystem, counterparts: Counterparts) -> bool:
@@ -122,7 +122,7 @@ def estimates(
 def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience) -> SystemEstimate:
     system, representation = one.system.name
     gain, made = known.gain(one.result, counterparts), _made_gain(one.result, counterparts)
-    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.levels)
+    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.offsets[LEVEL])
     estimate = level.value + gain.value
     return SystemEstimate(
         system=system,

@@ -1,39 +1,33 @@
-"""How well values on made queries predict values on people's queries, from records of collections that have both.
+"""How values on made queries predict values on people's queries, as collections that have both have shown.
 
-One model for gains of a system (`calibration.jsonl`) and for the measure of the baseline itself (`levels.jsonl`):
+One model for gains of a system and for the measure of the baseline itself:
 
     value on people's queries = weight · value on made queries + offset of the collection
 
-The weight is assumed for each kind of value (`Kind`), since four collections cannot tell it. Of a new collection the
-offset is the mean over those that were measured, each the mean of its records, give or take t · s · sqrt(1 + 1/n);
-where it is known to be 0, as for gains of training, whose baseline has gain 0 on both sides, give or take t · s. s²
-pools what was assumed with what n collections show, by degrees of freedom: few collections count beside the assumption,
-many outweigh it. `leave_one_out` tells how well each collection's gains are predicted from the records of all others.
-
-A maintainer collects the records of revealed verdicts, and sees that table, as CONTRIBUTING.md says.
+The weight is assumed for each kind of value (`Kind`), since four collections cannot tell it. `calibration.json` holds
+the offset of a new collection for each kind, and how well the gains of each collection are predicted from the records
+of all others. A maintainer makes it from the records of revealed verdicts, as CONTRIBUTING.md says.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from scipy import stats
 
 from midmask.benchmark.design import BM25
 from midmask.choice.contenders import System
 from midmask.choice.verdict import Calibration
-from midmask.core.config import as_user_error
-from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
 
 COVERAGE = 0.9
 """Confidence level of all intervals in a verdict."""
 
-GAINS_FILE, LEVELS_FILE = (Path(__file__).with_name(name) for name in ("calibration.jsonl", "levels.jsonl"))
+FILE = Path(__file__).with_name("calibration.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +53,6 @@ class GainRecord(LevelRecord):
     @property
     def kind(self) -> "Kind":
         return kind_of(self.system, over_joined=self.over is not None)
-
-
-def load_records(path: Path = GAINS_FILE) -> list[GainRecord]:
-    """The gains of a file; a UserError for a line that is no record."""
-    return _load(TypeAdapter(GainRecord), path)
-
-
-def load_levels(path: Path = LEVELS_FILE) -> list[LevelRecord]:
-    """The levels of a file; a UserError for a line that is no record."""
-    return _load(TypeAdapter(LevelRecord), path)
-
-
-def _load(form: TypeAdapter[Any], path: Path) -> list[Any]:
-    records = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        try:
-            records.append(form.validate_json(line))
-        except ValidationError as error:
-            raise UserError(f"{path}, line {number}: {as_user_error(error, '')}") from None
-    return records
 
 
 class Kind(NamedTuple):
@@ -110,9 +84,7 @@ JOIN = Kind("join", weight=0.0, spread=0.06, offset=0.04, is_learned=True, is_sh
 joined lists are rarely worse than both of their parts (Bruch et al. 2023).
 """
 
-GAINS = (TRAINED, WORDS, LEXICAL_GAIN, JOIN)
-ASSUMED_FREEDOM = 4
-"""Degrees of freedom of an assumed spread."""
+KINDS = (LEVEL, TRAINED, WORDS, LEXICAL_GAIN, JOIN)
 
 
 def kind_of(system: System, *, over_joined: bool) -> Kind:
@@ -130,42 +102,41 @@ def kind_of(system: System, *, over_joined: bool) -> Kind:
 class Offset:
     """The offset of a new collection, for one kind of value."""
 
-    kind: Kind
     value: float
     variance: Variance
 
+
+@dataclass(frozen=True)
+class CalibrationFile:
+    """What `calibration.json` holds."""
+
+    offsets: Mapping[str, Offset]  # by the names of kinds
+    calibration: Calibration
+
     @classmethod
-    def of(cls, kind: Kind, records: Sequence[LevelRecord]) -> "Offset":
-        """From records of this kind; without any, what is assumed."""
-        names = dict.fromkeys(row.collection for row in records)
-        offsets = [
-            float(np.mean([row.judged - kind.weight * row.made for row in records if row.collection == name]))
-            for name in names
-        ]
-        assumed, count = Variance(kind.spread**2, ASSUMED_FREEDOM), len(offsets)
-        if not offsets:
-            return cls(kind, kind.offset, assumed)
-        if not kind.is_learned:
-            seen = Variance(float(np.mean(np.square(np.array(offsets) - kind.offset))), count)
-            return cls(kind, kind.offset, assumed.pooled(seen))
-        pooled = assumed.pooled(Variance(float(np.var(offsets, ddof=1)), count - 1)) if count > 1 else assumed
-        return cls(kind, float(np.mean(offsets)), Variance(pooled.value * (1 + 1 / count), pooled.freedom))
+    def load(cls) -> "CalibrationFile":
+        return TypeAdapter(cls).validate_json(FILE.read_text("utf-8"))
+
+    @property
+    def by_kind(self) -> dict[Kind, Offset]:
+        return {kind: self.offsets[kind.name] for kind in KINDS}
 
 
 class Prediction(NamedTuple):
     """A part of a value on people's queries: its offset, the made value, and the variance of the latter's mean."""
 
+    kind: Kind
     offset: Offset
     made: float
     sampling: Variance
 
     @property
     def value(self) -> float:
-        return self.offset.kind.weight * self.made + self.offset.value
+        return self.kind.weight * self.made + self.offset.value
 
     @property
     def variances(self) -> tuple[Variance, Variance]:
-        weight = self.offset.kind.weight
+        weight = self.kind.weight
         return Variance(weight**2 * self.sampling.value if weight else 0.0, self.sampling.freedom), self.offset.variance
 
 
@@ -175,17 +146,9 @@ def sum_interval(parts: Sequence[Prediction]) -> IntervalEstimate:
     return interval(math.fsum(part.value for part in parts), variances, 1 - COVERAGE)
 
 
-EXACT = Variance(0.0, 1.0)
-
-
-def level_interval(made: float, records: Sequence[LevelRecord]) -> IntervalEstimate:
+def level_interval(made: float, offset: Offset) -> IntervalEstimate:
     """The measure on queries that people ask, from its value on made queries."""
-    return sum_interval([Prediction(Offset.of(LEVEL, records), made, EXACT)])
-
-
-def gain_offsets(records: Sequence[GainRecord]) -> dict[Kind, Offset]:
-    """The offset of each kind of gain."""
-    return {kind: Offset.of(kind, [record for record in records if record.kind == kind]) for kind in GAINS}
+    return sum_interval([Prediction(LEVEL, offset, made, Variance(0.0, 1.0))])
 
 
 def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -197,60 +160,3 @@ def kendall_tau(a: Sequence[float], b: Sequence[float]) -> float | None:
 def regret(estimates: Sequence[float], judged: Sequence[float]) -> float:
     """The regret of choosing by estimate: the best judged value less that of the first with the highest estimate."""
     return float(max(judged) - judged[int(np.argmax(estimates))])
-
-
-@dataclass(frozen=True)
-class HeldOutCollection:
-    """How well the records of all other collections predict this one, for one source and seed of made queries."""
-
-    collection: str
-    source: str
-    seed: int
-    systems: int  # number of gains, without the baseline
-    kendall_tau: float | None  # between expected and judged gains, with the baseline; None where all are equal
-    regret: float  # in units of the measure
-    covered: int  # number of judged gains within their intervals
-
-
-def leave_one_out(records: Sequence[GainRecord]) -> list[HeldOutCollection]:
-    """Compares each collection's judged gains with those expected from the records of all other collections.
-
-    Sources and seeds of one collection are held out together and reported apart, in the order of the records.
-    """
-    results = []
-    for collection in dict.fromkeys(record.collection for record in records):
-        offsets = gain_offsets([record for record in records if record.collection != collection])
-        held = [record for record in records if record.collection == collection]
-        for verdict in dict.fromkeys((row.source, row.seed) for row in held):
-            results.append(_compare(offsets, [row for row in held if (row.source, row.seed) == verdict]))
-    return results
-
-
-def _compare(offsets: Mapping[Kind, Offset], records: Sequence[GainRecord]) -> HeldOutCollection:
-    by_system = {record.system: record for record in records}
-    expected, judged, covered = [0.0], [0.0], 0
-    for record in records:
-        parts = [record, *([by_system[record.over]] if record.over else [])]
-        predicted = [
-            Prediction(offsets[part.kind], part.made, Variance(part.made_error**2, math.inf)) for part in parts
-        ]
-        estimate = sum_interval(predicted)
-        expected.append(estimate.value)
-        judged.append(sum(part.judged for part in parts))
-        covered += estimate.low <= judged[-1] <= estimate.high
-    first, tau, lost = records[0], kendall_tau(expected, judged), regret(expected, judged)
-    return HeldOutCollection(first.collection, first.source, first.seed, len(records), tau, lost, covered)
-
-
-def calibration(results: Sequence[HeldOutCollection], source: str = "") -> Calibration:
-    """Summarises held-out results: the fraction of all gains within their intervals, and the mean Kendall's tau.
-
-    Args:
-        source: command and file that the records come from.
-    """
-    taus = [one.kendall_tau for one in results if one.kendall_tau is not None]
-    if not taus:
-        return Calibration((), 0.0, 0.0)
-    share = sum(one.covered for one in results) / sum(one.systems for one in results)
-    names = tuple(dict.fromkeys(one.collection for one in results))
-    return Calibration(names, math.fsum(taus) / len(taus), share, COVERAGE, source)

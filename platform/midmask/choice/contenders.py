@@ -4,7 +4,6 @@ A contender is a system with a representation, fine-tuned on the made queries or
 together with BM25.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -228,11 +227,6 @@ def contest(
     )
 
 
-QUERIES = "queries."
-"""What the path of a field of `QueriesConfig` begins with, among the changes of a request."""
-
-
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 FORMS = "30m, 8h or 1h30m"
 LEAST = 60.0
 """Seconds below which nothing can be trained."""
@@ -244,27 +238,55 @@ def budget_seconds(text: str) -> float:
     Raises:
         UserError: for a text of another form, or less than a minute.
     """
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UserError(f"--budget {text}: write {FORMS}")
-    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if seconds < LEAST:
+    import pandas
+
+    try:
+        seconds = float(pandas.Timedelta(text).total_seconds())
+    except ValueError:
+        raise UserError(f"--budget {text}: write {FORMS}") from None
+    if not seconds >= LEAST:
         raise UserError(f"--budget {text}: nothing can be trained in less than a minute; write {FORMS}")
     return seconds
 
 
-@dataclass(frozen=True)
+def queries_config(given: Mapping[str, object], changes: Mapping[str, Any], seed: int) -> QueriesConfig:
+    """The config of made queries: some of its fields, then the changes whose paths begin with `queries.`.
+
+    Raises:
+        UserError: for a field or a source that there is not.
+    """
+    own = {path.removeprefix("queries."): value for path, value in changes.items() if path.startswith("queries.")}
+    try:
+        return override(QueriesConfig.model_validate({**given, "seed": seed}), own)
+    except ValidationError as error:
+        raise as_user_error(error, "queries") from None
+
+
+def teacher_folder(name: str | Path | None) -> str | None:
+    """The absolute path of a cross-encoder's folder; raises UserError if no cross-encoder is there."""
+    if name is None:
+        return None
+    folder = Path(name).expanduser().absolute()
+    read_cross_encoder(folder)
+    return str(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request for a verdict: documents, a budget, and the systems to compare."""
+    """A request for a verdict: documents, a budget, and the systems to compare.
+
+    Raises:
+        UserError: for a system or a representation that there is not.
+    """
 
     corpus: CorpusConfig  # the documents
     budget: float  # in seconds
-    out: Path  # the verdict's folder
+    out: Path  # the verdict's folder, absolute
     queries: QueriesConfig
     teacher: str | None = None  # a cross-encoder's folder
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
-    changes: Mapping[str, Any] = field(default_factory=dict)  # path -> value, for reading and for all systems
+    changes: Mapping[str, Any] = field(default_factory=dict)  # dotted path -> value
     seed: int = 0
     reveal: bool = False  # whether the collection's judgements are read
     command: str = ""  # makes the verdict again; shown on its pages
@@ -276,54 +298,6 @@ class Request:
         for system in self.systems:
             RECIPES[variant(system)[0]]
 
-    @classmethod
-    def of(
-        cls,
-        corpus: CorpusConfig,
-        *,
-        budget: str,
-        out: Path,
-        queries: Mapping[str, object],
-        teacher: str | Path | None,
-        systems: Sequence[str],
-        representations: Sequence[str],
-        changes: Mapping[str, Any],
-        seed: int,
-        command: str,
-        reveal: bool = False,
-    ) -> "Request":
-        """The request of a person.
-
-        Args:
-            budget: such as 30m, as `budget_seconds` reads it.
-            queries: fields of `QueriesConfig`.
-            changes: dotted path -> value, `queries.…` among them.
-
-        Raises:
-            UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
-        """
-        try:
-            made = QueriesConfig.model_validate({**queries, "seed": seed})
-        except ValidationError as error:
-            raise as_user_error(error, "queries") from None
-        asked = {path.removeprefix(QUERIES): value for path, value in changes.items() if path.startswith(QUERIES)}
-        folder = None if teacher is None else Path(teacher).expanduser().absolute()
-        if folder is not None:
-            read_cross_encoder(folder)
-        return cls(
-            corpus=corpus,
-            budget=budget_seconds(budget),
-            out=out.expanduser().absolute(),
-            queries=override(made, asked),
-            teacher=None if folder is None else str(folder),
-            systems=tuple(systems),
-            representations=tuple(representations),
-            changes={path: value for path, value in changes.items() if not path.startswith(QUERIES)},
-            seed=seed,
-            reveal=reveal,
-            command=command,
-        )
-
     @property
     def backbone(self) -> str:
         """As asked for; none: `minilm` where its package is installed, else `wiki-mini`."""
@@ -333,7 +307,8 @@ class Request:
     @property
     def own_changes(self) -> dict[str, Any]:
         """The changes that apply to all systems of the contest."""
-        given = {path: value for path, value in self.changes.items() if not path.startswith("corpus.")}
+        others = ("corpus.", "queries.")
+        given = {path: value for path, value in self.changes.items() if not path.startswith(others)}
         return {"backbone.name": self.backbone, **given}
 
     @cached_property

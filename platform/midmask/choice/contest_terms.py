@@ -222,7 +222,11 @@ class ContestJournal(ContestState):
     def __init__(self, folder: Path, identity: str) -> None:
         self._place = Place(str(folder / FILE))
         self._writing = threading.Lock()
-        super().__init__(**vars(_read(folder / FILE, identity)))
+        try:
+            state = TypeAdapter(ContestState).validate_json((folder / FILE).read_bytes())
+        except (OSError, ValidationError):  # missing, or torn
+            state = ContestState(identity)
+        super().__init__(**vars(state if state.identity == identity else ContestState(identity)))
 
     def give_up(self, contenders: Sequence[System], reason: str) -> None:
         """Notes why contenders are not trained further, or were never trained."""
@@ -239,12 +243,3 @@ class ContestJournal(ContestState):
     def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
         """Writes the spent time every `every` seconds while the block runs, so that a kill loses no more than that."""
         return ticking(lambda: self.write(clock.spent), every, "contest-clock")
-
-
-def _read(file: Path, identity: str) -> ContestState:
-    """The state of this contest; a fresh one where the file is missing, torn, or of another contest."""
-    try:
-        state = TypeAdapter(ContestState).validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        return ContestState(identity)
-    return state if state.identity == identity else ContestState(identity)

@@ -18,7 +18,15 @@ from midmask.benchmark.design import names_in
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.run import measure_cells
 from midmask.choice import reveal as revealing
-from midmask.choice.contenders import SCORED, SYSTEMS, Request, first_contenders
+from midmask.choice.contenders import (
+    SCORED,
+    SYSTEMS,
+    Request,
+    budget_seconds,
+    first_contenders,
+    queries_config,
+    teacher_folder,
+)
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
 from midmask.choice.report import certainty, headline, systems_table, verdict_markdown
@@ -33,7 +41,6 @@ from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.queries.config import QueriesConfig
-from midmask.queries.preview import queries_preview
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import result_key
@@ -70,10 +77,6 @@ class TrackedWorkshop:
         return measure_cells(self._job, cells, targets, phase=self._phase, until=until)
 
 
-SHOWN = 3
-"""Made queries that are printed; queries.html has fifty."""
-
-
 def choose_job(options: Options, flags: Namespace) -> None:
     """Runs the job of a choice: the plan for --dry-run, else the contest and its verdict.
 
@@ -101,22 +104,28 @@ def choose_job(options: Options, flags: Namespace) -> None:
 
 
 def request_for(options: Options, flags: Namespace) -> Request:
-    """The request of a command line; raises as `Request.of`."""
+    """The request of a command line.
+
+    Raises:
+        UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+    """
     corpus = CorpusConfig(name=options.corpus)
     sources = dict(flags.query_sources or QueriesConfig().sources)
     if flags.queries:
         sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
     limit = {} if flags.max_queries is None else {"max_queries": flags.max_queries}
-    return Request.of(
-        corpus,
-        budget=flags.budget,
-        out=Path(flags.out) if flags.out else options.home / "verdicts" / corpus.short_name,
-        queries={"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit},
-        teacher=flags.teacher,
-        systems=names_in(flags.systems or "") or SYSTEMS,
-        representations=names_in(flags.representations or "") or tuple(SCORED),
+    fields = {"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit}
+    seed, out = options.seed or 0, flags.out or options.home / "verdicts" / corpus.short_name
+    return Request(
+        corpus=corpus,
+        budget=budget_seconds(flags.budget),
+        out=Path(out).expanduser().absolute(),
+        queries=queries_config(fields, options.set_fields, seed),
+        teacher=teacher_folder(flags.teacher),
+        systems=tuple(names_in(flags.systems or "")) or SYSTEMS,
+        representations=tuple(names_in(flags.representations or "")) or tuple(SCORED),
         changes=options.set_fields,
-        seed=options.seed or 0,
+        seed=seed,
         reveal=flags.reveal,
         command=same_command(),
     )
@@ -138,7 +147,6 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)
-        print(f"some of the made queries, each with its passage:\n\n{queries_preview(choice.made.artifact, SHOWN)}")
         verdict = deliver(choice.verdict, choice.made, request.out)
         revealed = revealing.reveal(request, choice, workshop) if request.reveal else None
         if revealed is not None:

@@ -36,18 +36,9 @@ TICKS = (
 )
 
 
-def drawable(verdict: Verdict) -> list[SystemEstimate]:
-    """The systems that have a place in the picture: whose gain and time are finite and whose interval is known."""
-    return [
-        one
-        for one in verdict.systems
-        if math.isfinite(one.made_gain) and math.isfinite(one.seconds) and one.made_low <= one.made_high
-    ]
-
-
 def front(verdict: Verdict) -> list[SystemEstimate]:
     """The finalists that no other beats in gain without computing for longer, the fastest first."""
-    systems = [one for one in drawable(verdict) if one.finalist]
+    systems = verdict.finalists
     kept = on_front([(one.made_gain, one.seconds) for one in systems], ["max", "min"])
     return sorted((one for one, is_on in zip(systems, kept, strict=True) if is_on), key=lambda one: one.seconds)
 

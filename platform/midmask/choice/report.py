@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from jinja2 import Environment, PackageLoader
 
 from midmask.choice.excerpts import excerpt, highlight
-from midmask.choice.picture import drawable, front, picture
+from midmask.choice.picture import front, picture
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 from midmask.core.words import NOT_KNOWN, duration, size
 from midmask.evaluation.rendering import markdown, markdown_text
@@ -131,12 +131,10 @@ def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
     contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
     bounds = interval_words(verdict, one.gain_low, one.gain_high)
     gain = f"{signed(one.gain)} for queries that people ask ({bounds}{contains})"
-    calibration = verdict.calibration
-    if not calibration.collections:
-        return f"Assumed is {gain}: no collection with judgements has been measured."
+    known = verdict.calibration
     return (
-        f"Other collections ({', '.join(calibration.collections)}) suggest {gain}; such intervals covered "
-        f"{percent(calibration.coverage)} of the judged gains there."
+        f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
+        f"{percent(known.coverage)} of the judged gains there."
     )
 
 
@@ -147,26 +145,17 @@ def interval_words(verdict: Verdict, low: float, high: float) -> str:
 
 def belief(found: Calibration) -> list[str]:
     """How far to believe the verdict: what the calibration shows, in sentences."""
-    level = percent(found.level)
-    if not found.collections:
-        return [
-            "No collection with judgements has been measured for this. That a system's gain on made queries is its "
-            f"gain on people's queries is an assumption, and so is the width of the {level} intervals."
-        ]
-    many = "1 collection" if len(found.collections) == 1 else f"{len(found.collections)} collections"
     tau, coverage = found.kendall_tau, found.coverage
-    agreement = (
-        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
-        "pairs of systems stand in the same order."
-    )
     # Too wide ones give no advice: that needs more collections than were measured.
     advice = " So they are narrower than they should be." if coverage < found.level - BEYOND else ""
-    sentences = [
-        f"On {many} with judgements ({', '.join(found.collections)}), verdicts were made without looking at these.",
-        agreement if math.isfinite(tau) else "Whether rankings agreed there is not known.",
-        f"Stated {level} intervals covered {percent(coverage)} of the judged gains." + advice,
+    return [
+        f"On {len(found.collections)} collections with judgements ({', '.join(found.collections)}), verdicts were made "
+        "without looking at these.",
+        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
+        "pairs of systems stand in the same order.",
+        f"Stated {percent(found.level)} intervals covered {percent(coverage)} of the judged gains.{advice}",
+        f"Source: {found.source}",
     ]
-    return [*sentences, f"Source: {found.source}"] if found.source else sentences
 
 
 def query_sentence(counts: QueryCounts) -> str:
@@ -287,8 +276,7 @@ def gain_cells(verdict: Verdict, one: SystemEstimate) -> tuple[str, str]:
 
 def table_note(verdict: Verdict) -> str:
     """A note on the numbers of the table."""
-    known = verdict.calibration.collections
-    source = f"from what {', '.join(known)} have shown" if known else "by assumption"
+    source = f"from what {', '.join(verdict.calibration.collections)} have shown"
     return (
         f"Gains in {verdict.measure} over {named(verdict.baseline)}, with {interval_level(verdict)}s. "
         f"“{GAINS[0]}” is measured on the {verdict.queries.test:,} test queries that were made from these documents; "
@@ -327,11 +315,6 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _TITLE = re.compile(r"\A\s*# [^\n]*\n")
 
 
-def unbroken(value: str) -> str:
-    """A sentence in which no line ends between a number and its unit."""
-    return re.sub(r"(?<=\d) (?=(?:s|min|h|days)\b)|(?<=\d h) (?=\d)|(?<=\d min) (?=\d)", "\N{NO-BREAK SPACE}", value)
-
-
 def cut(passage: str) -> str:
     return passage if len(passage) <= LONGEST_PASSAGE else passage[:LONGEST_PASSAGE] + " …"
 
@@ -354,7 +337,7 @@ def _templates() -> Environment:
     functions = (*sentences, *lines, systems_table, excerpt, highlight)
     found.globals |= {function.__name__: function for function in functions}
     found.globals |= {"NO_LOADER": NO_LOADER, "heads": HEADS}
-    filters = (md, cut, signed, duration, size, rank_words, unbroken)
+    filters = (md, cut, signed, duration, size, rank_words)
     found.filters |= {function.__name__: function for function in filters}
     found.filters |= {"fenced": code, "thousands": "{:,}".format}
     return found
@@ -365,18 +348,14 @@ TEMPLATES = _templates()
 
 def verdict_html(verdict: Verdict) -> str:
     """The page: the answer, the systems, the picture, examples, and what it leaves out."""
-    template, taken = TEMPLATES.get_template("verdict.html.jinja"), verdict.recommended
-    drawn = drawable(verdict)
-    finalists = [one for one in drawn if one.finalist]
-    pictures = [
-        (*canvas, picture(verdict, systems, *canvas[1:]))
-        for canvas, systems in ((WIDE, drawn), (NARROW, finalists))
-        if systems
-    ]
-    left_out = [one.label for one in verdict.systems if one not in drawn]
-    return template.render(
-        **{"verdict": verdict, "taken": taken, "facts": _facts(verdict), "pictures": pictures, "drawn": drawn},
-        **{"described": described(verdict), "keys": _keys(verdict), "left_out": left_out},
+    canvases = (WIDE, verdict.systems), (NARROW, verdict.finalists)
+    return TEMPLATES.get_template("verdict.html.jinja").render(
+        verdict=verdict,
+        taken=verdict.recommended,
+        facts=_facts(verdict),
+        pictures=[(*canvas, picture(verdict, systems, *canvas[1:])) for canvas, systems in canvases],
+        described=described(verdict),
+        keys=_keys(verdict),
     )
 
 
@@ -413,7 +392,7 @@ def described(verdict: Verdict) -> str:
     lines = [
         f"{one.label}: {signed(one.made_gain)}, {interval_words(verdict, one.made_low, one.made_high)}, "
         f"{duration(one.seconds)}."
-        for one in drawable(verdict)
+        for one in verdict.systems
     ]
     return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])
 

@@ -14,7 +14,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result
 from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
-from midmask.choice.calibration import calibration, gain_offsets, leave_one_out, load_levels, load_records
+from midmask.choice.calibration import CalibrationFile
 from midmask.choice.contenders import (
     LEXICAL,
     MEASURE,
@@ -34,28 +34,24 @@ from midmask.choice.traces import (
     bytes_per_passage,
     examples,
     model_folder,
-    queries_of,
-    relevant_of,
     sample_of,
     seconds_of,
     words_of,
+    write_with_queries,
 )
 from midmask.choice.verdict import Verdict
-from midmask.corpora.writer import write_beir
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
 from midmask.queries.collection import read_passages
-from midmask.queries.preview import queries_page
+from midmask.queries.config import SPLITS
+from midmask.queries.preview import PAGE
 from midmask.queries.sources import queries_content
 from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
-
-MEASURED_IN = "docs/results/choose.md"
-"""What collections with judgements have shown, and by which commands."""
 
 SAMPLED = (
     "The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
@@ -63,10 +59,6 @@ SAMPLED = (
 )
 
 FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
-
-UNCALIBRATED = (
-    "How far to believe gains is assumed: no collection with judgements was measured: intervals have an assumed width."
-)
 
 
 def queries_step(request: Request, survey: Survey) -> Step:
@@ -179,8 +171,8 @@ def _verdict(
     counterparts: Counterparts,
     clock: Clock,
 ) -> Verdict:
-    records = load_records()
-    known = Experience(gain_offsets(records), load_levels())
+    stored = CalibrationFile.load()
+    known = Experience(stored.by_kind)
     base = counterparts.baseline["test"]
     systems = estimates(measured, counterparts, known)
     label = str(System.of(base.key))
@@ -194,7 +186,7 @@ def _verdict(
         queries=made.counts,
         systems=systems,
         recommendation=advice,
-        calibration=calibration(leave_one_out(records), MEASURED_IN),
+        calibration=stored.calibration,
         baseline=label,
         measure=MEASURE,
         model="",
@@ -205,7 +197,7 @@ def _verdict(
         won=won,
         lost=lost,
         not_tried=outcome.not_tried,
-        limits=_limits(request, made, outcome, joins=counterparts.joined is not None, calibrated=bool(records)),
+        limits=_limits(request, made, outcome, joins=counterparts.joined is not None),
         enough_seconds=outcome.enough,
     )
     return replace(verdict, model=verdict.delivered.model)
@@ -225,7 +217,7 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Resul
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: bool, calibrated: bool) -> tuple[str, ...]:
+def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: bool) -> tuple[str, ...]:
     train, judge = (", ".join(made.sources(role)) for role in ("train_sources", "judge_sources"))
     trained, tested_on = trained_of(outcome.measured), outcome.tested_on
     learned = (
@@ -239,7 +231,6 @@ def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: boo
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (SAMPLED.format(searched=tested_on.passages, passages=made.passages),)),
-        *(() if calibrated else (UNCALIBRATED,)),
     )
 
 
@@ -265,7 +256,7 @@ def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:
     shown = str(model) if verdict.model else ""
     verdict = replace(verdict, folder=str(folder), model=shown, collection=str(collection))
     texts = {
-        "queries.html": queries_page(made.artifact),
+        PAGE: (made.artifact.place / PAGE).read().decode(),
         "verdict.md": verdict_markdown(verdict),
         "verdict.html": verdict_html(verdict),
         "verdict.json": verdict.as_json(),
@@ -295,9 +286,5 @@ def _write_model(verdict: Verdict, folder: Path) -> None:
 
 def _write_collection(made: Made, folder: Path) -> None:
     """People search the passages as they are, not as the contest did, without what its queries were taken from."""
-    pairs = {
-        split: [(query, passage, 1) for query, own in relevant_of(made.collection, split).items() for passage in own]
-        for split in ("train", "dev", "test")
-    }
     passages = (passage for some in read_passages(made.prepared.place) for passage in some)
-    write_beir(Place(str(folder)), passages, queries_of(made.collection).values(), pairs)
+    write_with_queries(made.collection, SPLITS, passages, Place(str(folder)))

@@ -27,7 +27,6 @@ from midmask.core.process import usable_cores
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError, reason, unknown
 from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.events import Begun, Observer, StepEvent
@@ -67,22 +66,6 @@ class Ranker:
     rank: Callable[[str, int], list[ScoredDocument]]  # query, k -> the best passages in order; ties by document id
 
 
-def encoder_ranker(searcher: Searcher, stored: StoredPassages, representation: Representation) -> Ranker:
-    """Exact search with a model's vectors."""
-
-    def rank(query: str, k: int) -> list[ScoredDocument]:
-        scores_QK, rows_QK = searcher.find([query], k)
-        pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
-        return [(stored.doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
-
-    return Ranker(" + ".join(representation.views), rank)
-
-
-def bm25_ranker(index: Bm25Index) -> Ranker:
-    """BM25; passages that share no word with the query are not in its list."""
-    return Ranker("words", lambda query, k: _scored(index.search(["query"], [query], k)))
-
-
 def fused_ranker(encoder: Ranker, bm25: Ranker) -> Ranker:
     """An encoder's list and BM25's as one, joined as in the contest."""
 
@@ -119,8 +102,15 @@ class SearchStore:
         return self._runner(show).compute(plan(self._recipe(), self._survey).corpus)
 
     def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
-        """A model folder over the collection; raises as `open_searcher`."""
-        return encoder_ranker(self.open_searcher(folder, show), stored, read_facts(folder).representation)
+        """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
+        searcher, views = self.open_searcher(folder, show), read_facts(folder).representation.views
+
+        def rank(query: str, k: int) -> list[ScoredDocument]:
+            scores_QK, rows_QK = searcher.find([query], k)
+            pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
+            return [(stored.doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
+
+        return Ranker(" + ".join(views), rank)
 
     def open_searcher(self, folder: Path, show: Show) -> Searcher:
         """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
@@ -140,9 +130,14 @@ class SearchStore:
         return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
     def open_bm25(self, show: Show, *, titles: bool) -> Ranker:
-        """BM25 with the settings of its evaluation. titles: a passage is 'title text' instead of the text alone."""
-        index = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
-        return bm25_ranker(Bm25Index(self._runner(show).compute(index).place))
+        """BM25 with the settings of its evaluation; passages that share no word with the query are not in its list.
+
+        Args:
+            titles: a passage is 'title text' instead of the text alone.
+        """
+        step = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
+        index = Bm25Index(self._runner(show).compute(step).place)
+        return Ranker("words", lambda query, k: _scored(index.search(["query"], [query], k)))
 
     def _recipe(self) -> Any:
         return override(RECIPES["none"](), {"corpus": self._config.model_dump()})
@@ -326,11 +321,6 @@ class SideBySide:
         drawn = fixed_sample(test, min(200, len(test)))
         texts = query_texts(self._corpus(), drawn)
         return {name: texts[name] for name in drawn}
-
-    @property
-    def quarantined(self) -> int:
-        """Passages of the collection that cannot be read and no system finds."""
-        return sum(self._corpus().result["rows_by_kind"]["docs"]["quarantined"].values())
 
     def _corpus(self, show: Show | None = None) -> Artifact:
         """The collection as it was prepared."""

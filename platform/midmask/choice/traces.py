@@ -7,7 +7,7 @@ well.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from midmask.corpora.writer import write_beir
 from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
-from midmask.queries.collection import Passage, query_row
+from midmask.queries.collection import Passage
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
 
@@ -186,12 +186,21 @@ def sample_of(made: Made, split: str, storage: Place) -> Sample | None:
 
 
 def _write_sample(collection: Place, split: str, out: Place) -> dict[str, Any]:
-    relevant, queries = relevant_of(collection, split), queries_of(collection)
-    sampled = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
+    sampled = {doc_id for doc_ids in relevant_of(collection, split).values() for doc_id in doc_ids}
     others = [passage.doc_id for passage in passages_in(collection) if passage.doc_id not in sampled]
     sampled |= set(fixed_sample(others, OTHERS))
-    texts = (passage for passage in passages_in(collection) if passage.doc_id in sampled)
-    rows = (query_row(query, str(queries[query]["text"])) for query in relevant)
-    qrels = [(query, doc_id, 1) for query, doc_ids in relevant.items() for doc_id in doc_ids]
-    write_beir(out, texts, rows, {split: qrels})
-    return {"passages": len(sampled), "queries": len(relevant)}
+    passages = (passage for passage in passages_in(collection) if passage.doc_id in sampled)
+    write_with_queries(collection, [split], passages, out)
+    return {"passages": len(sampled)}
+
+
+def write_with_queries(collection: Place, splits: Sequence[str], passages: Iterable[Passage], out: Place) -> None:
+    """Writes a BEIR folder of passages with a collection's queries and judgements of some splits."""
+    relevant = {split: relevant_of(collection, split) for split in splits}
+    asked = {query for queries in relevant.values() for query in queries}
+    rows = (row for query, row in queries_of(collection).items() if query in asked)
+    pairs = {
+        split: [(query, doc_id, 1) for query, doc_ids in queries.items() for doc_id in doc_ids]
+        for split, queries in relevant.items()
+    }
+    write_beir(out, passages, rows, pairs)

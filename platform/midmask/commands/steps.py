@@ -84,9 +84,8 @@ def _prepare_corpus_flags(parser: ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="SOURCE",
-        help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, neighbours, train, "
-        "file:PATH or model:FOLDER (a Hugging Face model that writes queries); default: the recipe's "
-        "pseudo_queries.source",
+        help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, file:PATH "
+        "or model:FOLDER (a Hugging Face model that writes queries); default: the recipe's pseudo_queries.source",
     )
     parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
 

@@ -34,7 +34,6 @@ from midmask.estimate.volumes import (
     RANKED_BYTES,
     Volumes,
     bm25_size,
-    count_pairs,
     dense_bytes,
     read_and_written,
 )
@@ -329,8 +328,6 @@ class Charges:
         texts, model = self.volumes.texts(step.inputs["tokens"]), step.inputs["model"]
         representation, passages = represented_by(model), config.side == "passages"
         count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
-        if "asked" in step.inputs:
-            count = count_pairs(step.inputs["asked"], self.volumes)
         tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
         words = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
         size = model_size(*self.encoder(model), representation=representation)

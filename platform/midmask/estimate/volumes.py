@@ -102,7 +102,7 @@ class Volumes:
         return known
 
     def texts(self, step: Step) -> TextVolumes:
-        """The token volumes of a step `tokenise` or `read_tokens`."""
+        """The token volumes of a step `tokenise`."""
         if step.fingerprint not in self._texts:
             self._texts[step.fingerprint] = self._read(step)
         return self._texts[step.fingerprint]
@@ -111,18 +111,13 @@ class Volumes:
         config: Any = step.config
         done = self.find_finished(step)
         result = done.result if done is not None and "tokens" in done.result else {}
-        if "corpus" in step.inputs:
-            volume = self.corpus(step.inputs["corpus"])
-        elif result:
-            volume = Volume(result["passages"], 0, {}, (), "of its record")
-        else:
-            volume = Volume(LIKELY, 0, {}, (), f"not known: taken for {LIKELY:,} full rows")
+        volume = self.corpus(step.inputs["corpus"])
         if result:
             mean = result["tokens"] / max(1, result["passages"])
         else:
             rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
             mean = sum(rows) / len(rows) if rows else config.max_length
-        query_tokens = min(getattr(config, "query_length", QUERY_TOKENS), QUERY_TOKENS)
+        query_tokens = min(config.query_length, QUERY_TOKENS)
         return TextVolumes(volume, mean, query_tokens, result.get("vocabulary") or self._vocabulary(step))
 
     def _vocabulary(self, step: Step) -> int:
@@ -209,26 +204,10 @@ def _bytes_of(table: pa.Table) -> float:
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
 
 
-SENTENCES = 5
-"""Sentences of a passage, where its pseudo-queries are not made yet."""
-
-
-def count_pairs(listed: Step, volumes: Volumes) -> int:
-    """Queries of a step `list_pairs`: from the record of the pseudo-queries, or guessed by their source."""
-    pairs = listed.inputs["pairs"]
-    if (done := volumes.find_finished(pairs)) is not None:
-        return int(done.result["queries"])
-    config: Any = pairs.config
-    each: int = {"sentences": SENTENCES, "neighbours": 2, "model": config.per_passage}.get(config.kind, 1)
-    return each * volumes.texts(pairs.inputs["tokens"]).volume.passages
-
-
 def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
     """Numbers of passages and queries of a step `bm25`."""
     config: Any = step.config
     volume = volumes.corpus(step.inputs["corpus"])
-    if "asked" in step.inputs:
-        return volume.passages, count_pairs(step.inputs["asked"], volumes)
     return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
 
 
@@ -245,15 +224,13 @@ OF_TEXTS = {"bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55}  # 
 def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     """The texts that a step without a model reads, and the bytes that it writes."""
     config: Any = step.config
-    if step.name in ("tokenise", "read_tokens"):
+    if step.name == "tokenise":
         texts = volumes.texts(step)
         passages, queries = texts.volume.passages, texts.volume.queries
         return passages + queries, TOKEN_BYTES * (passages * texts.tokens + queries * texts.query_tokens)
     if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
         texts = volumes.texts(step.inputs["tokens"])
         return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
-    if step.name in ("list_pairs", "keep_pairs"):
-        return read_and_written(step.inputs["pairs"], volumes)
     if step.name in ("bm25", "fuse"):
         passages, queries = bm25_size(step.inputs.get("bm25", step), volumes)
         return queries, RANKED_BYTES * queries * min(config.depth, passages)

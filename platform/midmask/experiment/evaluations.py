@@ -37,11 +37,10 @@ def refuse_missing_splits(targets: Iterable[Step]) -> None:
     for target in targets:
         for step in target.upstream():
             corpus = step.inputs.get("corpus")
-            own_queries = "asked" not in step.inputs
             if step.fingerprint in seen or corpus is None or not isinstance(corpus.config, CorpusConfig):
                 continue
             seen.add(step.fingerprint)
-            for split in _splits_of(step) if own_queries else ():
+            for split in _splits_of(step):
                 if corpus.fingerprint not in judged:
                     judged[corpus.fingerprint] = judged_splits(corpus.config)
                 _check_splits(corpus.config, split, judged[corpus.fingerprint], step.name)

@@ -18,15 +18,7 @@ from midmask.mining.listed import ReadNegativesConfig, read_negatives
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, mine
 from midmask.queries.config import QueriesConfig
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.given import ReadTokensConfig, read_tokens
-from midmask.queries.pseudo_queries import (
-    KEEP_PAIRS,
-    PSEUDO_QUERIES,
-    KeepPairsConfig,
-    ListPairsConfig,
-    PseudoQueriesConfig,
-    list_pairs,
-)
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
 from midmask.queries.terms import WEIGH, WeighConfig
@@ -150,10 +142,6 @@ KINDS: Mapping[str, StepKind] = {
             "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=4_500,
         ),
         StepKind(
-            "read_tokens", ReadTokensConfig, read_tokens, runs="driver", whole_collection=True, is_collection=True,
-            texts_per_second=40_000,
-        ),
-        StepKind(
             "spans", SpansConfig, SPANS, runs="shards", whole_collection=True, texts_per_second=1_400,
             nominal_seconds=10.0,
         ),
@@ -161,8 +149,6 @@ KINDS: Mapping[str, StepKind] = {
             "pseudo_queries", PseudoQueriesConfig, PSEUDO_QUERIES, runs="shards", whole_collection=True,
             texts_per_second=1_600,
         ),
-        StepKind("list_pairs", ListPairsConfig, list_pairs, texts_per_second=7_500),
-        StepKind("keep_pairs", KeepPairsConfig, KEEP_PAIRS, runs="shards", texts_per_second=100_000),
         StepKind(
             "statistics", StatisticsConfig, STATISTICS, runs="shards", whole_collection=True, texts_per_second=100_000,
         ),

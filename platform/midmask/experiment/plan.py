@@ -34,15 +34,12 @@ from midmask.experiment.training_steps import (
     Stages,
     Survey,
     collections_content,
-    judge_content,
-    kept_pairs,
     pretraining_tokens,
     stages_content,
 )
 from midmask.mining.mine import MineConfig
 from midmask.queries.document_spans import SpansConfig, span_texts
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
-from midmask.queries.terms import WeighConfig
 from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search import PoolFields
@@ -61,8 +58,6 @@ class Contents:
     objective: Mapping[str, Any]
     spans: Mapping[str, Any]
     pseudo_queries: Mapping[str, Any]
-    judge: Mapping[str, Any]
-    weights: Mapping[str, Any]
     stages: Mapping[str, Any]
 
 
@@ -70,11 +65,10 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
     """Reads the fingerprints of the files and folders that the recipe names.
 
     Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, term weights, negatives or scores,
-            or the judge of pseudo-queries.
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, negatives or
+            scores.
     """
     objective = recipe.objective
-    weighed = objective is not None and objective.row_form().term_weights
     return Contents(
         corpus=survey.find(corpus_identity, recipe.corpus),
         pretrain_on=collections_content(recipe, survey),
@@ -83,17 +77,8 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
         spans=survey.find(SpansConfig.content, recipe.spans),
         pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
-        judge=survey.find(judge_content, recipe.pseudo_queries),
-        weights=survey.find(WeighConfig.content, weigh_config(recipe)) if weighed else {},
         stages=stages_content(recipe, survey),
     )
-
-
-def weigh_config(recipe: Recipe) -> WeighConfig:
-    """The weighing's config with the encoder that is asked for; others leave it, and the backbone, out of account."""
-    attends = recipe.weights.kind == "attention"
-    encoder = (recipe.weights.encoder or recipe.backbone.name) if attends else None
-    return recipe.weights.model_copy(update={"encoder": encoder})
 
 
 def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
@@ -121,7 +106,7 @@ class Plan:
     tokens: Step
     pretraining_tokens: Step  # `tokens`, unless the recipe names other collections or fine-tuning has one of its own
     spans: Step
-    pseudo_queries: Step  # those that a consistency filter keeps, if there is one
+    pseudo_queries: Step
     initial: Step  # the encoder before any training
     pretrained: Step | None
     untuned: Step  # what fine-tuning begins with, as a retriever
@@ -210,15 +195,12 @@ def plan(
     both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
     derived = {
         "spans": Step("spans", recipe.spans, both, content=held.spans),
-        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries.all_pairs, both, content=held.pseudo_queries),
-        "weights": _weights(recipe, both, held),
+        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "weights": _weights(recipe, read),
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    if (rank := recipe.pseudo_queries.keep_rank) is not None:
-        on_all_pairs = _plan_pretraining(recipe, always, derived, held, 1.0, None)
-        derived["pseudo_queries"] = kept_pairs(recipe, derived["pseudo_queries"], rank, on_all_pairs, held.judge)
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
     tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
@@ -260,13 +242,10 @@ def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | No
     return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
 
 
-def _weights(recipe: Recipe, both: Mapping[str, Step], held: Contents) -> Step:
-    """Term weights, from word counts or the source that is named."""
-    config = weigh_config(recipe)
-    inputs = dict(both) if config.kind == "file" else {"tokens": both["tokens"]}
-    if config.needs_statistics:
-        inputs["statistics"] = Step("statistics", StatisticsConfig(), {"tokens": both["tokens"]})
-    return Step("weigh", config, inputs, content=held.weights)
+def _weights(recipe: Recipe, tokens: Step) -> Step:
+    """Term weights, from the words of the collection that the middle training reads."""
+    statistics = Step("statistics", StatisticsConfig(), {"tokens": tokens})
+    return Step("weigh", recipe.weights, {"tokens": tokens, "statistics": statistics})
 
 
 def _plan_pretraining(

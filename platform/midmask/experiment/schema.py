@@ -16,13 +16,10 @@ from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
 from midmask.objectives.objective import RowForm
 from midmask.queries.document_spans import SpansConfig
-from midmask.queries.pseudo_queries import MIDDLE_TRAINING, PseudoQueriesConfig
+from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.terms import WeighConfig
 from midmask.text.tokens import TokensConfig
 from midmask.training.optimiser import TrainConfig
-
-GIVEN = "tokens:"
-"""What the name of a folder of token rows begins with."""
 
 
 class Recipe(Config):
@@ -33,8 +30,8 @@ class Recipe(Config):
     corpus: CorpusConfig = Field(default_factory=CorpusConfig, description="the collection that is read")
     pretrain_on: tuple[str, ...] = Field(
         (),
-        description="collections for the middle training alone: FORMAT:PLACE as corpus.name, or tokens:FOLDER; several "
-        "are read together; none: the corpus itself",
+        description="collections for the middle training alone: FORMAT:PLACE as corpus.name; several are read "
+        "together; none: the corpus itself",
     )
     tokens: TokensConfig = Field(default_factory=TokensConfig, description="how texts are tokenised")
     spans: SpansConfig = Field(default_factory=SpansConfig, description="how documents are cut into spans, if read")
@@ -75,23 +72,10 @@ class Recipe(Config):
     @field_validator("pretrain_on")
     @classmethod
     def _collections_can_be_joined(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Raises UserError for an unknown format, two collections of one name, or tokens beside anything else."""
-        given = [name for name in names if name.startswith(GIVEN)]
-        if given and len(names) > 1:
-            raise UserError(
-                f"pretrain_on: {given[0]} cannot be read together with other collections; name it alone, with all "
-                "token files in its folder"
-            )
-        if GIVEN in names:
-            raise UserError(f"pretrain_on = {GIVEN}: the folder is missing; write {GIVEN}FOLDER")
-        if not given and names:
+        """Raises UserError for an unknown format, or two collections of one name."""
+        if names:
             JoinConfig(names=tuple(CorpusConfig(name=name).short_name for name in names))
         return names
-
-    @property
-    def given_tokens(self) -> str:
-        """The folder of token rows that the middle training reads; empty if it reads texts."""
-        return next((name.removeprefix(GIVEN) for name in self.pretrain_on if name.startswith(GIVEN)), "")
 
     @model_validator(mode="after")
     def _stages_look_back(self) -> "Recipe":
@@ -107,35 +91,6 @@ class Recipe(Config):
             late = [stage for stage in ranking if stage is not None and stage >= number]
             if late:
                 raise ValueError(f"stages.{number}.negatives: mined:{late[0]} is not a stage before it")
-        return self
-
-    @model_validator(mode="after")
-    def _given_tokens_suffice(self) -> "Recipe":
-        """Raises UserError if the middle training needs texts and has only their tokens."""
-        if self.objective is None or not self.given_tokens:
-            return self
-        form, needs = self.objective.row_form(), None
-        if form.rows not in ("passages", "packed"):
-            needs = f"objective.name = {self.objective.name} reads {form.rows.replace('_', '-')}"
-        elif form.term_weights and self.weights.kind == "file":
-            needs = f"weights.source = {self.weights.source} names passages"
-        if needs is not None:
-            raise UserError(
-                f"pretrain_on = {self.pretrain_on[0]}: tokens without texts, but {needs}, which only texts give; name "
-                "a collection as FORMAT:PLACE, or use a method that reads passages alone, such as retromae"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _pairs_are_judged_by_what_reads_them(self) -> "Recipe":
-        """Raises UserError for a judge that the recipe does not train."""
-        judge, rows = self.pseudo_queries.judged_by, self.objective.row_form().rows if self.objective else None
-        if judge == MIDDLE_TRAINING and rows != "pseudo_queries":
-            what = self.objective.name if self.objective else "none"
-            raise UserError(
-                f"pseudo_queries.judged_by = {judge} with objective.name = {what}: the judge is a middle training on "
-                "pseudo-queries; use a recipe that reads them, such as e5, or judged_by = bm25 or a model folder"
-            )
         return self
 
     @property
@@ -192,7 +147,6 @@ class Recipe(Config):
         broken = {
             "objective.packing = true": (packed, "set objective.packing=false"),
             f"excerpt = {self.excerpt}": (self.excerpt is not None, "leave excerpt at none"),
-            f"pretrain_on = tokens:{self.given_tokens}": (self.given_tokens != "", "name a collection with titles"),
         }
         for what, (is_so, remedy) in broken.items():
             if is_so:

@@ -33,13 +33,9 @@ def ranking(
     wanted: EvaluateConfig | MineConfig,
     *,
     judged: Literal["any", "relevant"],
-    asked: Step | None = None,
 ) -> Step:
     """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
     encoded once.
-
-    Args:
-        asked: the step with the split's queries; none: they are the collection's.
     """
     _check_index(wanted, model)
     representation = represented_by(model)
@@ -55,8 +51,8 @@ def ranking(
         precision=_precision(wanted),
         threads=wanted.threads,
     )
-    judgements = {"asked": asked} if asked else {"corpus": tokens.inputs["corpus"]}
-    encoded = {"passages": passages, "queries": Step("encode", queries, {**passages.inputs, **judgements})}
+    asked = {**passages.inputs, "corpus": tokens.inputs["corpus"]}
+    encoded = {"passages": passages, "queries": Step("encode", queries, asked)}
     config = SearchConfig(
         depth=_depth(wanted),
         index=wanted.index,
@@ -73,7 +69,7 @@ def ranking(
     if representation.tokens is not None and wanted.candidates != ALL:
         titles: bool = tokens.config.titles  # type: ignore[attr-defined]
         deeper = wanted.model_copy(update={"depth": wanted.pool})
-        encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged, asked=asked)
+        encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged)
     return Step("search", config, {**encoded, "tokens": tokens})
 
 
@@ -187,14 +183,12 @@ def bm25_ranking(
     *,
     titles: bool,
     judged: Literal["any", "relevant"],
-    asked: Step | None = None,
 ) -> Step:
     """BM25's ranking of the same queries, as deep."""
     config = Bm25Config(
         splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
     )
-    inputs = {"corpus": corpus, **({"asked": asked} if asked else {})}
-    return Step("bm25", config, inputs, prepared={"index": bm25_index(corpus, config)})
+    return Step("bm25", config, {"corpus": corpus}, prepared={"index": bm25_index(corpus, config)})
 
 
 def bm25_index(corpus: Step, config: Bm25Config) -> Step:

@@ -1,16 +1,10 @@
-"""The steps behind a recipe's trainings: its collections, its filter of pseudo-queries, its stages of fine-tuning.
+"""The steps behind a recipe's trainings: its collections, its stages of fine-tuning.
 
 The collections of the middle training, where they are not the corpus of fine-tuning and evaluation. All with the
 corpus's tokenizer, so that systems that are compared have one vocabulary:
 
     several collections    prepare, prepare, … ─► join ─► tokenise
     one collection         prepare ─► tokenise
-    tokens:FOLDER          read_tokens
-
-The consistency filter of pseudo-queries, which judge ranks and which pairs it leaves (E5, Wang et al. 2022):
-
-    pseudo_queries ─► list_pairs ─► encode, search (or bm25) ─► keep_pairs ─► middle training
-                   ─► middle training on all pairs ─► untuned ──┘    with judged_by = middle_training
 
 The stages. A teacher that is trained here depends on the corpus alone, so that all systems that are compared have the
 same one. With a teacher margin, the teacher looks at all candidates before any is chosen: rankings ─► score ─► mine.
@@ -22,31 +16,18 @@ same one. With a teacher margin, the teacher looks at all candidates before any 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity
 from midmask.encoders.backbone import BackboneConfig
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted, bm25_ranking, folder_content, mining_step, ranking, tokens_like
 from midmask.experiment.stage import NegativeSource, StageConfig
-from midmask.experiment.steps import FinetuneConfig, untuned_config
+from midmask.experiment.steps import FinetuneConfig
 from midmask.mining.listed import ReadNegativesConfig, negatives_content
 from midmask.mining.mine import DrawQueriesConfig, MineConfig
-from midmask.queries.given import ReadTokensConfig, tokens_content
-from midmask.queries.pseudo_queries import (
-    BM25,
-    MIDDLE_TRAINING,
-    PAIRS,
-    KeepPairsConfig,
-    ListPairsConfig,
-    PseudoQueriesConfig,
-)
-from midmask.store.pretrained import model_folder
 from midmask.teacher.score import ReadScoresConfig, scores_content
 from midmask.teacher.teach import TeacherConfig
 
@@ -79,8 +60,6 @@ def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
     """
     if recipe.objective is None:
         return {}
-    if recipe.given_tokens:
-        return {recipe.pretrain_on[0]: survey.find(tokens_content, recipe.given_tokens)}
     return {name: survey.find(corpus_identity, _collection(recipe, name)) for name in recipe.pretrain_on}
 
 
@@ -93,10 +72,6 @@ def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) ->
     """
     if not held:
         return tokens
-    if recipe.given_tokens:
-        (content,) = held.values()
-        asked = ReadTokensConfig(folder=recipe.given_tokens, max_length=recipe.tokens.max_length)
-        return Step("read_tokens", asked, {"like": tokens}, content=content)
     prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
     collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
     is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint
@@ -111,65 +86,6 @@ def _join_corpora(prepared: list[Step]) -> Step:
 def _collection(recipe: Recipe, name: str) -> CorpusConfig:
     """A collection by name; it is read as the corpus is (`max_passages`, `max_characters`, …)."""
     return recipe.corpus.model_copy(update={"name": name})
-
-
-def judge_content(config: PseudoQueriesConfig) -> Mapping[str, Any]:
-    """Fingerprints of the files of the model that judges pairs; empty if none does.
-
-    Raises:
-        UserError: if the model is not there.
-    """
-    return {} if _names_no_model(config) else folder_content(str(_judge_folder(config)))
-
-
-def kept_pairs(recipe: Recipe, pairs: Step, rank: int, trained: Step | None, content: Mapping[str, Any]) -> Step:
-    """The step whose pseudo-queries the middle training reads: those of `pairs` that the filter keeps.
-
-    Args:
-        pairs: the step `pseudo_queries`. rank: the recipe's `keep_rank`. trained: the middle training on all pairs,
-            which is part of the plan only if it judges. content: what `judge_content` found.
-
-    Raises:
-        UserError: if the judge is no model folder, or one that midmask cannot read.
-    """
-    config, evaluation = recipe.pseudo_queries, recipe.evaluation
-    tokens = _judges_tokens(recipe, pairs, content)
-    pair_list = Step("list_pairs", ListPairsConfig(max_length=config.max_length), {"pairs": pairs, "tokens": tokens})
-    search = MineConfig(split=PAIRS, depth=rank, precision=evaluation.precision, threads=evaluation.threads)
-    if config.judged_by == BM25:
-        corpus, titles = pairs.inputs["corpus"], recipe.tokens.titles
-        lists = bm25_ranking(corpus, search, titles=titles, judged="any", asked=pair_list)
-    else:
-        lists = ranking(tokens, _judge(recipe, tokens, trained, content), search, judged="any", asked=pair_list)
-    return Step("keep_pairs", KeepPairsConfig(rank=rank), {"pairs": pairs, "ranked": lists})
-
-
-def _judges_tokens(recipe: Recipe, pairs: Step, content: Mapping[str, Any]) -> Step:
-    """The collection as the judge reads it: a model with its own tokenizer, lengths and prompts."""
-    if _names_no_model(recipe.pseudo_queries):
-        return pairs.inputs["tokens"]
-    config = as_folder_reads(recipe, _judge_folder(recipe.pseudo_queries), ()).tokens
-    return Step("tokenise", config, {"corpus": pairs.inputs["corpus"]}, content=content)
-
-
-def _judge(recipe: Recipe, tokens: Step, trained: Step | None, content: Mapping[str, Any]) -> Step:
-    """The encoder that judges pairs; the middle training's is scored by the cosine of its sentence vectors."""
-    if recipe.pseudo_queries.judged_by != MIDDLE_TRAINING:
-        return adopted(str(_judge_folder(recipe.pseudo_queries)), content)
-    assert trained is not None, "Recipe refuses this judge without a middle training"
-    cosine = Representation(dense=recipe.backbone.sentence_vector, normalise=True)
-    config = untuned_config(recipe).model_copy(update={"representation": cosine})
-    return Step("untuned", config, {"start": trained, "tokens": tokens})
-
-
-def _names_no_model(config: PseudoQueriesConfig) -> bool:
-    return config.judged_by in (None, BM25, MIDDLE_TRAINING)
-
-
-def _judge_folder(config: PseudoQueriesConfig) -> Path:
-    """Raises UserError if the judge is a model that is not there."""
-    choices = (BM25, MIDDLE_TRAINING)
-    return model_folder(str(config.judged_by), field="pseudo_queries.judged_by", choices=choices).absolute()
 
 
 def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:

@@ -53,8 +53,6 @@ def show(context: PageContext) -> None:
         st.caption(f":material/link_off: {plain(f'{label} cannot be asked: {why}.')}")
     if not prepared(site, (left, right)):
         return
-    if site.quarantined:
-        st.caption(f":material/warning: {site.quarantined:,} passages cannot be read; no system finds them.")
     if query:
         lists(site, store, query, left, right)
     else:

@@ -9,13 +9,13 @@ plain_sources          sources that need no model: titles, sentences, spans, key
 query_model            a language model that writes queries: prompts, sampling, and the step that trains one
 written, chat          sources whose queries a model or a server writes, and what they answered before
 selection              which queries are kept, and why others are not
-step, preview          the step; what it made, for people to read
+step, preview          the step; a page of what it made
 
 What objectives read besides the tokens of passages; each is an artifact of its own, made shard by shard from corpus
 and tokens, found again by fingerprint:
 
-pseudo_queries         a few queries for every passage, and the filter by a judge
+pseudo_queries         a few queries for every passage
 document_spans         documents cut into spans
 terms, word_statistics weights of terms, and the word counts that they come from
-given                  texts and tokens that are given from outside
+given                  queries and spans from a file
 """

@@ -91,8 +91,8 @@ class ChatServer:
         """
         return self._ask("/models", lambda client, **sent: [str(model.id) for model in client.models.list(**sent).data])
 
-    def complete(self, body: Mapping[str, Any]) -> tuple[str, int]:
-        """Sends a chat completion request; returns the answer's text and the tokens of both, 0 if they are not counted.
+    def complete(self, body: Mapping[str, Any]) -> str:
+        """Sends a chat completion request; returns the answer's text.
 
         Raises:
             UserError: if it refuses the request.
@@ -100,7 +100,7 @@ class ChatServer:
         """
         return self._ask(
             "/chat/completions",
-            lambda client, **sent: _text_and_tokens(client.chat.completions.create(**dict(body), **sent)),
+            lambda client, **sent: _text_of(client.chat.completions.create(**dict(body), **sent)),
         )
 
     def _ask(self, path: str, request: Callable[..., T]) -> T:
@@ -121,17 +121,13 @@ class ChatServer:
 
     def _refusal(self, error: "APIStatusError", path: str) -> UserError:
         """A refusal that a repetition would meet again, with what to type."""
-        code, advice = error.status_code, ""
-        if code in (401, 403):
-            held = "the key in it was refused" if self._key else "no key is set"
-            advice = f"; set {' or '.join(KEYS)} in the environment ({held})"
-        elif 300 <= code < 400:
-            place = error.response.headers.get("Location")
-            advice = f"; it redirects to {place}, which is not followed: type the final URL"
-        elif code in (404, 405):
-            advice = "; type the URL up to /v1, such as http://127.0.0.1:8000/v1, and see that server_model is served"
+        advice = (
+            "type its final URL up to /v1, such as http://127.0.0.1:8000/v1, name a model that it serves as "
+            f"queries.server_model, and set {' or '.join(KEYS)} in the environment if it demands a key"
+        )
+        code = error.status_code
         kind = RequestRefused if code in OF_ONE_REQUEST else UserError
-        return kind(self._shown(f"http:{self.url}: {path} answers HTTP {code} ({_message(error)}){advice}"))
+        return kind(self._shown(f"http:{self.url}: {path} answers HTTP {code} ({_message(error)}); {advice}"))
 
     def _shown(self, text: str) -> str:
         """The text on one line, without the key, which a server may repeat."""
@@ -156,10 +152,9 @@ def _checked(url: str) -> str:
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-def _text_and_tokens(answer: Any) -> tuple[str, int]:
+def _text_of(answer: Any) -> str:
     text = str(answer.choices[0].message.content or "")
-    text = text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
-    return text, int(answer.usage.total_tokens or 0) if answer.usage else 0
+    return text.encode(errors="replace").decode()  # JSON can write lone surrogates, which no file can hold
 
 
 def _message(error: "APIStatusError") -> str:

@@ -74,13 +74,6 @@ class TermWeights:
         passages = self._frequency[stem]
         return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
 
-    def overlap(self, query: str, passage: str) -> float:
-        """The share of the query's stems, weighted by idf, that the passage has; 0 for a query without words."""
-        in_query = sorted(set(self.stems(query)))
-        in_passage = set(self.stems(passage))
-        whole = math.fsum(self.idf(stem) for stem in in_query)
-        return math.fsum(self.idf(stem) for stem in in_query if stem in in_passage) / whole if whole else 0.0
-
 
 class CollectionFacts:
     """A prepared corpus and its statistics, collected in one pass; texts are not held."""

@@ -158,13 +158,6 @@ class QueriesConfig(Config):
         "start from, if that was trained before, so that neither is favoured",
     )
     round_trip_depth: int = Field(20, ge=1, le=1000, description="ranks within which the passage has to be found")
-    bm25_target: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="RR@10 that BM25 may reach at most on the queries of each source: the easiest ones are dropped; "
-        "none: all stay",
-    )
     dev_share: float = Field(0.15, gt=0, lt=1, description="share of the queries that are for choosing, by document")
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder that takes part in the round trip")
@@ -181,18 +174,9 @@ class QueriesConfig(Config):
         description="http: the message of a request, with {passage}, and {count} for the number of queries",
         max_length=20_000,
     )
-    server_characters: int = Field(
-        4_000, ge=100, description="http: characters of a passage that are sent; the rest is cut"
-    )
-    server_temperature: float = Field(0.7, ge=0, le=2, description="http: temperature of the answers")
     server_max_requests: int | None = Field(
         None,
         description="http: largest number of passages that the server is asked about; the rest get no query; none: all",
-        ge=1,
-    )
-    server_max_tokens: int | None = Field(
-        None,
-        description="http: tokens of prompts and answers, as the server counts them, after which no more are asked for",
         ge=1,
     )
     server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)

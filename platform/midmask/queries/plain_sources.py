@@ -14,11 +14,11 @@ that only one passage has are left out: a passage's most telling words would be 
 
 Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
 second's by a margin. THIS IS A WEAK LABEL, often wrong, and BM25 is right by construction: BM25's own values on them
-say nothing, and a system that finds a better passage is marked down. They stay out of the sums that state how hard the
-made queries are.
+say nothing, and a system that finds a better passage is marked down.
 """
 
 import json
+import logging
 import math
 import re
 from collections import Counter
@@ -35,6 +35,8 @@ from midmask.queries.sources import Opening, Source
 from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.bm25.words import WORD
 from midmask.store.place import Place
+
+log = logging.getLogger(__name__)
 
 FUNCTION_WORDS = frozenset(
     "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on or "
@@ -248,15 +250,13 @@ class FileQueries(Source):
     """The queries of a file that BM25 answers clearly, each with the passage that it finds.
 
     The file is a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
-    gzip'd. `facts` counts lines that were read, malformed and repeated; queries that were searched, and those that BM25
-    gives no passage, or no passage by the margin. Searched are the first `limit` by a hash of their text.
+    gzip'd. Searched are the first `limit` by a hash of their text.
 
     Raises:
         UserError: if the file is not there or holds no query.
     """
 
     READS_ALL = True
-    IS_WEAK = True
 
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
@@ -275,32 +275,20 @@ class FileQueries(Source):
         yield from (MadeQuery(passage.doc_id, text) for text in self._of.get(passage.doc_id, ()))
 
     def _read(self, place: Place, named: str) -> list[str]:
-        """The distinct queries of the file, in order of appearance; counts its lines in `facts`."""
+        """The distinct queries of the file, in order of appearance."""
         parse = query_of_object if place.base.removesuffix(".gz").endswith(".jsonl") else query_of_row
-        texts: dict[str, None] = {}
-        for line in read_file(place, named, parse):
-            text = " ".join(line.texts[0].split())
-            self.facts["lines"] += 1
-            if line.fault:
-                self.facts["malformed"] += 1
-            elif text in texts:
-                self.facts["repeated"] += 1
-            else:
-                texts[text] = None
-        return list(texts)
+        lines = list(read_file(place, named, parse))
+        if bad := sum(line.fault is not None for line in lines):
+            log.warning("%s: %d of %d lines hold no query", named, bad, len(lines))
+        return list(dict.fromkeys(" ".join(line.texts[0].split()) for line in lines if line.fault is None))
 
     def _answers(self, texts: list[str], index: Bm25Index, margin: float) -> dict[str, list[str]]:
         """doc_id -> the queries whose BM25 ranking this passage leads by the margin."""
         answers: dict[str, list[str]] = {}
-        self.facts["searched"] = len(texts)
         for text in texts:
             ranked = index.search(["q"], [text], 2)
             scores = ranked["score"].to_pylist()
-            if not scores:
-                self.facts["without_passage"] += 1
-            elif len(scores) > 1 and scores[0] < (1 + margin) * scores[1]:
-                self.facts["without_margin"] += 1
-            else:
+            if scores and (len(scores) == 1 or scores[0] >= (1 + margin) * scores[1]):
                 answers.setdefault(ranked["doc_id"][0].as_py(), []).append(text)
         return answers
 

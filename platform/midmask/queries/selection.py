@@ -5,14 +5,12 @@ their passage. The round trip tests whether a search, in the collection as it wi
 An encoder takes part because BM25 alone would keep only queries that it answers (docs/results/made_queries.md).
 """
 
-import math
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
-import pyarrow as pa
 
 from midmask.core.process import usable_cores
 from midmask.encoders.precision import Precision
@@ -139,8 +137,8 @@ def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]
         yield [passage.doc_id for passage in several], [f"{passage.title} {passage.text}" for passage in several]
 
 
-def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> pa.Table:
-    """Searches the candidates with BM25, sets their `rank` and `overlap`, and returns the ranked lists to this depth.
+def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> None:
+    """Searches the candidates with BM25 to this depth, and sets their `rank`.
 
     The searched passages lack what these candidates hide, and nothing else.
     """
@@ -157,10 +155,7 @@ def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth:
         if doc_id in relevant[query_id]:
             ranks[query_id] = min(rank, ranks.get(query_id, rank))
     for query in candidates:
-        passage = without_hidden(query.passage, hiding[query.made.doc_id])
         query.rank = ranks.get(query.query_id)
-        query.overlap = known.weights.overlap(query.made.text, f"{passage.title} {passage.text}")
-    return ranked
 
 
 OTHERS = 2_000
@@ -208,11 +203,7 @@ def find_by_encoder(
 
 
 NOT_FOUND = "its passage is not found again"
-TOO_EASY = "too easy for BM25"
 NOT_DRAWN = "enough queries"
-
-CUT = 10
-"""Rank up to which a found passage counts in RR@10."""
 
 
 def drop_unfound(candidates: Iterable[Candidate], depth: int) -> bool:
@@ -221,35 +212,6 @@ def drop_unfound(candidates: Iterable[Candidate], depth: int) -> bool:
     for query in lost:
         query.reason = NOT_FOUND
     return bool(lost)
-
-
-def reciprocal_rank(one: Candidate) -> float:
-    """BM25's RR@10 for this candidate; 0 if its passage was not found."""
-    return 1 / one.rank if one.rank is not None and one.rank <= CUT else 0.0
-
-
-def thin(candidates: Sequence[Candidate], target: float, slack: float = 0.0) -> bool:
-    """Drops each source's easiest queries until BM25's mean RR@10 is at most `target`; returns whether any was dropped.
-
-    The easiest have the best rank, and among equal ranks the largest overlap with their passage. A lower target drops
-    all that a higher one drops. Queries with weak labels stay, because BM25 chose their passages.
-
-    Args:
-        slack: a source whose mean exceeds the target by at most this much is left unchanged.
-    """
-    dropped = False
-    for source in sorted({query.source for query in candidates if not query.is_weak}):
-        of_source = [query for query in candidates if query.source == source]
-        of_source.sort(key=lambda query: (-reciprocal_rank(query), -(query.overlap or 0.0), query.query_id))
-        whole, left = math.fsum(map(reciprocal_rank, of_source)), len(of_source)
-        if whole <= (target + slack) * left:
-            continue
-        for query in of_source:
-            if whole <= target * left or reciprocal_rank(query) <= target:
-                break
-            query.reason, dropped = TOO_EASY, True
-            whole, left = whole - reciprocal_rank(query), left - 1
-    return dropped
 
 
 def draw_shares(candidates: Sequence[Candidate], roles: Roles, config: QueriesConfig) -> None:

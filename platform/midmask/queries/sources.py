@@ -47,11 +47,9 @@ class Source:
 
     READS_ALL: ClassVar[bool] = False  # whether it goes through all passages: most give no query, and it costs nothing
     JUDGES: ClassVar[int] = 0  # its place among the sources that may judge, 1 before others; 0: it favours BM25
-    IS_WEAK: ClassVar[bool] = False  # whether BM25 chose the passages of its queries
 
     def __init__(self, place: str, opening: Opening) -> None:
         """place: what follows the kind in the source's name, or its URL; empty where it has none."""
-        self.facts: Counter[str] = Counter()  # what it counted, for the step's result
         self.config, self.known = opening.config, opening.known
 
     @classmethod
@@ -200,32 +198,20 @@ class Candidate:
     reason: str = ""  # why it was dropped; "" if it was not
     rank: int | None = None  # of the first relevant passage by BM25; None if it was not found or not searched
     by_encoder: bool = False  # whether the encoder finds a relevant passage that BM25 does not
-    overlap: float | None = None  # share of the query's words, weighted by idf, that its passage has
 
     @property
     def is_in(self) -> bool:
         return not self.reason
 
-    @property
-    def is_weak(self) -> bool:
-        """Whether its relevant passage was chosen by BM25."""
-        return class_of(self.source).IS_WEAK
 
-
-def collect(
-    opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place
-) -> tuple[list[Candidate], dict[str, dict[str, int]]]:
-    """Makes the queries of all sources.
+def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Place) -> list[Candidate]:
+    """Makes the queries of all sources, sorted by query_id.
 
     Args:
         splits: doc_id -> split.
-
-    Returns:
-        The candidates, sorted by query_id, and source -> what it counted, of sources that count anything.
     """
     config, known = opening.config, opening.known
     candidates: dict[str, Candidate] = {}
-    facts: dict[str, dict[str, int]] = {}
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
@@ -243,9 +229,7 @@ def collect(
                 query_id = f"{kind}-{draw(0, source, *name):016x}"
                 reason = OTHER_PURPOSE if split and split not in purpose else ""
                 candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
-        if opened.facts:
-            facts[source] = dict(opened.facts)
-    return sorted(candidates.values(), key=lambda candidate: candidate.query_id), facts
+    return sorted(candidates.values(), key=lambda candidate: candidate.query_id)
 
 
 def _drawn(

@@ -2,8 +2,7 @@
 
     collection/NAME/      the collection in BEIR's layout, without what queries hide; `beir:…/collection/NAME` names it
     queries.parquet       every candidate: text, passage, source, split, and why it was dropped
-    examples.parquet      some kept queries beside their passages as they were (`queries_preview`, `queries_page`)
-    queries.html          these as a page
+    queries.html          some kept queries beside their passages as they were
     statistics.json       the step's result
 
 A query is made of one passage; relevant are that passage and its near-duplicates. Documents are divided first, and each
@@ -24,10 +23,8 @@ from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
 from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
 from midmask.queries.config import SPLITS, QueriesConfig
-from midmask.queries.preview import EXAMPLES, examples_of, give_away, page, qrels_table, summary
+from midmask.queries.preview import PAGE, queries_page
 from midmask.queries.selection import (
-    CUT,
-    TOO_EASY,
     bm25_over,
     draw_shares,
     drop_unfound,
@@ -35,7 +32,6 @@ from midmask.queries.selection import (
     hiding_of,
     screen,
     search_again,
-    thin,
 )
 from midmask.queries.sources import WRITTEN, Candidate, Opening, Roles, collect, roles_of
 from midmask.store.artifact import Artifact
@@ -47,9 +43,6 @@ log = logging.getLogger(__name__)
 FEWEST = 30
 """Queries below which nothing is made: dev and test would have a handful each."""
 
-SLACK = 0.005
-"""Largest excess of BM25's RR@10 over its target, once dropped queries have changed the collection's text."""
-
 CANDIDATES = pa.schema(
     [
         *((name, pa.string()) for name in ("query_id", "text", "doc_id", "source", "split")),
@@ -57,7 +50,6 @@ CANDIDATES = pa.schema(
         ("reason", pa.string()),
         ("rank", pa.int32()),
         ("by_encoder", pa.bool_()),
-        ("overlap", pa.float64()),
         ("document", pa.string()),
         *((name, pa.int64()) for name in ("hidden_start", "hidden_end")),
         ("hides_title", pa.bool_()),
@@ -80,9 +72,9 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     with tempfile.TemporaryDirectory() as folder:
         opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
         roles = roles_of(opening)
-        candidates, facts = collect(opening, roles, splits, out)
+        candidates = collect(opening, roles, splits, out)
     screen(candidates, known, config)
-    ranked, before = _select(config, inputs, candidates, known, roles)
+    _select(config, inputs, candidates, known, roles)
     kept = [query for query in candidates if query.is_in]
     if len(kept) < FEWEST:
         raise UserError(_too_few(config, candidates, len(kept), len(known.doc_ids)))
@@ -91,17 +83,17 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
             "would be empty; name more sources that judge (--judged-by, in Python judged_by=), or give more documents"
         )
-    qrels = qrels_table(kept, known)
     result = {
         "name": name,
         "passages": len(known.doc_ids),
-        **summary(candidates, qrels, ranked, before=before, facts=facts),
+        **_counts(candidates),
+        "sources": {source: _counts([one for one in candidates if one.source == source]) for source in config.sources},
         "split_rule": rule,
         "train_sources": list(roles.train),
         "judge_sources": list(roles.judge),
         "documents": len({known.document_of(query.made.doc_id) for query in kept}),
     }
-    _write(out, name, candidates, known, qrels)
+    _write(out, name, candidates, known)
     (out / "statistics.json").write_json(result)
     (out / WRITTEN).delete()
     log.info("kept %d of %d made queries: %s", len(kept), len(candidates), result["splits"])
@@ -114,40 +106,36 @@ def _name_of(corpus: Place) -> str:
     return "collection" if name in ("", ".", "..") else name.replace("/", "-")
 
 
+def _counts(candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """Numbers of made and kept queries, of kept ones by split, and of dropped ones by reason."""
+    kept = Counter(query.split for query in candidates if query.is_in)
+    dropped = Counter(query.reason for query in candidates if query.reason)
+    splits = {split: kept[split] for split in SPLITS}
+    return {"made": len(candidates), "kept": kept.total(), "splits": splits, "dropped": dict(sorted(dropped.items()))}
+
+
 def _select(
     config: QueriesConfig,
     inputs: Mapping[str, Artifact],
     candidates: Sequence[Candidate],
     known: CollectionFacts,
     roles: Roles,
-) -> tuple[pa.Table, dict[str, dict[str, float]]]:
-    """Drops queries that are not found again, too easy or too many, and searches the others until none is dropped.
-
-    The search is repeated because a dropped query no longer hides a part of its passage. Returns the last ranked list,
-    and source -> `give_away` of its queries that were found in the first search.
+) -> None:
+    """Drops queries that are not found again or too many, and searches the others until none is dropped: a dropped
+    query no longer hides a part of its passage.
     """
-    before: dict[str, dict[str, float]] = {}
-    depth = max(CUT, config.round_trip_depth)
-    while True:
-        left = [query for query in candidates if query.is_in]
-        if not left:
-            return pa.table({}), before
-        ranked = search_again(left, known, depth)
-        first = not before
-        if first and config.round_trip == "either" and "encoder" in inputs:
-            find_by_encoder(left, inputs, known, config.round_trip_depth, config.precision)
-        changed = config.round_trip != "none" and drop_unfound(left, config.round_trip_depth)
-        found = [query for query in left if query.is_in]
-        if first:
-            before = {name: give_away([query for query in found if query.source == name]) for name in config.sources}
-        if config.bm25_target is not None:
-            changed |= thin(found, config.bm25_target, 0.0 if first else SLACK)
-        if first:
-            found = [query for query in found if query.is_in]
-            draw_shares(found, roles, config)
-            changed |= any(not query.is_in for query in found)
-        if not changed:
-            return ranked, before
+    is_first, depth = True, config.round_trip_depth
+    while left := [query for query in candidates if query.is_in]:
+        search_again(left, known, depth)
+        if is_first and config.round_trip == "either" and "encoder" in inputs:
+            find_by_encoder(left, inputs, known, depth, config.precision)
+        if config.round_trip != "none":
+            drop_unfound(left, depth)
+        if is_first:
+            draw_shares([query for query in left if query.is_in], roles, config)
+        if all(query.is_in for query in left):
+            return
+        is_first = False
 
 
 def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, passages: int) -> str:
@@ -155,29 +143,26 @@ def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, 
     reasons = Counter(query.reason for query in candidates if query.reason)
     most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
     why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
-    easier = "raise queries.bm25_target, " if TOO_EASY in reasons else ""
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits ({len(candidates)} made{why}); {easier}name more "
+        f"{FEWEST} are the least that can be divided into splits ({len(candidates)} made{why}); name more "
         "sources (--query-sources, in Python sources=; such as keyphrases, "
         "sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
     )
 
 
-def _write(out: Place, name: str, candidates: Sequence[Candidate], known: CollectionFacts, qrels: pa.Table) -> None:
+def _write(out: Place, name: str, candidates: Sequence[Candidate], known: CollectionFacts) -> None:
     kept = [query for query in candidates if query.is_in]
     pairs: dict[str, list[tuple[str, str, int]]] = {split: [] for split in SPLITS}
-    for row in qrels.to_pylist():
-        pairs[row["split"]].append((row["query_id"], row["doc_id"], 1))
+    for query in kept:
+        pairs[query.split] += [(query.query_id, doc_id, 1) for doc_id in known.copies_of(query.made.doc_id)]
     documents = {query.query_id: known.document_of(query.made.doc_id) for query in kept}
     rows = (query_row(query.query_id, query.made.text, query.source, documents[query.query_id]) for query in kept)
     hiding = hiding_of(kept)
     write_beir(out / "collection" / name, read_as_searched(known.corpus, hiding), rows, pairs)
     table = pa.Table.from_pylist([_row(query, known) for query in candidates], CANDIDATES)
     write_table(table, out / "queries.parquet")
-    examples = examples_of(kept, hiding)
-    write_table(pa.Table.from_pylist(examples, EXAMPLES), out / "examples.parquet")
-    (out / "queries.html").write(page(name, examples[:50]).encode())
+    (out / PAGE).write(queries_page(name, kept, hiding).encode())
 
 
 def _row(query: Candidate, known: CollectionFacts) -> dict[str, Any]:
@@ -193,7 +178,6 @@ def _row(query: Candidate, known: CollectionFacts) -> dict[str, Any]:
         "reason": query.reason,
         "rank": query.rank,
         "by_encoder": query.by_encoder,
-        "overlap": query.overlap,
         "document": known.document_of(query.made.doc_id),
         "hidden_start": start,
         "hidden_end": end,

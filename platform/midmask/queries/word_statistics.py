@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Ints
@@ -74,12 +73,6 @@ def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
     )
 
 
-def token_ids(word: bytes) -> list[int]:
-    """A word's token ids."""
-    ids: list[int] = np.frombuffer(word, "<i4").tolist()
-    return ids
-
-
 def _make_counter(config: StatisticsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
@@ -110,8 +103,6 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
         "words": words,
         "words_per_passage": words / max(passages, 1),
         "distinct_words": len(merged),
-        "most_passages": pc.max(merged["passages"]).as_py() or 0,
-        "least_passages": pc.min(merged["passages"]).as_py() or 0,
     }
 
 

@@ -4,7 +4,7 @@ A model is sampled by `query_model`. A server is asked by several threads and it
 is a function of the passage and the config alone, its temperature and seed are sent; what a server makes of a seed is
 its own affair. Answers are kept, so that a step that is started again asks only for what it lacks:
 
-    <cache>/<name>.jsonl   {"key": …, "queries": […], "tokens": …} a line
+    <cache>/<name>.jsonl   {"key": …, "queries": […]} a line
 
 A file is written whole and never changed, since the files of a killed attempt may be links to it. A key is a hash of
 the passage and of all that decides its queries: answers that other settings have made are there and not found.
@@ -16,13 +16,10 @@ import logging
 import re
 import time
 import uuid
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +39,8 @@ EVERY_ANSWERS, EVERY_SECONDS = 64, 10.0
 """Answers, and seconds, after which a file is written: a kill loses at most these."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The queries that a model or a server wrote for one passage."""
-
-    queries: tuple[str, ...]
-    tokens: int = 0  # as counted by a server
+Answer = tuple[str, ...]
+"""The queries that a model or a server wrote for one passage."""
 
 
 class QueryCache:
@@ -73,7 +66,7 @@ class QueryCache:
     def _load(self, file: Place) -> None:
         try:
             for row in map(json.loads, file.read().decode().splitlines()):
-                self._known[str(row["key"])] = Answer(tuple(map(str, row["queries"])), int(row["tokens"]))
+                self._known[str(row["key"])] = tuple(map(str, row["queries"]))
         except (ValueError, KeyError, TypeError):
             raise UserError(
                 f"{file} is damaged: a line of it is no answer. Delete the file and run the same command again; the "
@@ -88,8 +81,7 @@ class QueryCache:
         """Adds an answer, and writes all new answers to a file after 64 of them or 10 seconds."""
         key = self._key(passage)
         self._known[key] = answer
-        row = {"key": key, "queries": list(answer.queries), "tokens": answer.tokens}
-        self._pending.append(json.dumps(row, ensure_ascii=False))
+        self._pending.append(json.dumps({"key": key, "queries": answer}, ensure_ascii=False))
         if len(self._pending) >= EVERY_ANSWERS or time.monotonic() - self._written >= EVERY_SECONDS:
             self.flush()
 
@@ -118,8 +110,8 @@ class WrittenQueries(Source):
         with closing(self._answers(passages)) as answers:
             for passage, answer in answers:
                 answered += 1
-                without += not answer.queries
-                yield from (MadeQuery(passage.doc_id, query) for query in answer.queries)
+                without += not answer
+                yield from (MadeQuery(passage.doc_id, query) for query in answer)
         if without:
             log.warning("%s: %d of %d answers had no query", self._name, without, answered)
 
@@ -160,7 +152,7 @@ class ModelQueries(WrittenQueries):
             some = passages[first : first + size]
             self._write([passage for passage in some if self._cache.find(passage) is None])
             for passage in some:
-                yield passage, self._cache.find(passage) or Answer(())
+                yield passage, self._cache.find(passage) or ()
 
     def _write(self, passages: Sequence[Passage]) -> None:
         if not passages:
@@ -168,7 +160,7 @@ class ModelQueries(WrittenQueries):
         texts = [text_of(passage) for passage in passages]
         written = self._generator.queries([passage.doc_id for passage in passages], texts, self.config.per_passage)
         for passage, queries in zip(passages, written, strict=True):
-            self._cache.add(passage, Answer(tuple(dict.fromkeys(queries))))
+            self._cache.add(passage, tuple(dict.fromkeys(queries)))
         self._cache.flush()
 
 
@@ -187,8 +179,10 @@ _NUMBERING = re.compile(
 _QUOTES = "\"'`*\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
-Ahead = deque[tuple[Passage, Answer | Future[Answer]]]
-"""Passages whose answers are next, with the answers or the requests that are on their way."""
+CHARACTERS = 4_000
+"""Characters of a passage that are sent; the rest is cut."""
+
+TEMPERATURE = 0.7
 
 
 class ServerQueries(WrittenQueries):
@@ -206,7 +200,7 @@ class ServerQueries(WrittenQueries):
         super().__init__(place, opening)
         self._server = ChatServer(place, seconds=self.config.server_seconds, retries=self.config.server_retries)
         self._name, self._cache_place = f"http:{self._server.url}", opening.cache
-        self._asked = self._tokens = 0
+        self._answered = 0  # passages
 
     @cached_property
     def _model(self) -> str:
@@ -230,79 +224,58 @@ class ServerQueries(WrittenQueries):
 
     @cached_property
     def _cache(self) -> QueryCache:
-        common = {"seeds": self.config.generate.seed, "characters": self.config.server_characters}
-        return QueryCache(self._cache_place, {"request": self._body("", 0), **common})
+        identity = {"request": self._body("", 0), "seeds": self.config.generate.seed, "characters": CHARACTERS}
+        return QueryCache(self._cache_place, identity)
 
     def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
-        """Each passage with its answer, in order, until the budget is spent; a few requests are sent ahead."""
-        cache, answered = self._cache, 0
-        ahead: Ahead = deque()
-        waiting = iter(passages)
-        pool = ThreadPoolExecutor(self.config.server_concurrency)
+        """Each passage with its answer, in order, until the budget of requests is spent."""
+        budget = self.config.server_max_requests
+        asked = passages if budget is None else passages[: max(0, budget - self._answered)]
+        cache, pool = self._cache, ThreadPoolExecutor(self.config.server_concurrency)
+        known = [(passage, cache.find(passage)) for passage in asked]
+        answers = [(one, pool.submit(self._ask, one) if answer is None else answer) for one, answer in known]
         try:
-            while (room := self._room()) > 0:
-                for passage in islice(waiting, room - len(ahead)):
-                    ahead.append((passage, cache.find(passage) or pool.submit(self._ask, passage)))
-                if not ahead:
-                    return
-                passage, pending = ahead[0]
+            for passage, pending in answers:
                 answer = self._settle(passage, pending) if isinstance(pending, Future) else pending
-                ahead.popleft()
-                answered += 1
-                self._asked += 1
-                self._tokens += answer.tokens
+                self._answered += 1
                 yield passage, answer
         except ServerGone as gone:
-            self._keep(ahead)
+            self._keep(answers)
             raise UserError(self._how_to_go_on(passages, gone)) from None
         finally:
-            self._keep(ahead)
+            self._keep(answers)
             pool.shutdown()
-        if answered < len(passages):
+        if len(asked) < len(passages):
             log.warning(
-                "%s: the budget of queries.server_max_requests or queries.server_max_tokens is spent: %d of %d "
-                "passages were asked about, %d tokens; raise it to go on",
-                *(self._name, answered, len(passages), self._tokens),
+                "%s: the budget of queries.server_max_requests is spent: %d of %d passages were asked about; raise it "
+                "to go on",
+                *(self._name, len(asked), len(passages)),
             )
 
     def _settle(self, passage: Passage, future: Future[Answer]) -> Answer:
-        """Waits for an answer and caches it; an empty Answer if the server refuses this request but not all."""
+        """Waits for an answer and caches it; an empty one if the server refuses this request but not all."""
         try:
             answer = future.result()
         except RequestRefused as refusal:
-            if not self._asked:
+            if not self._answered:
                 raise
             log.warning("passage %s gets no query: %s", passage.doc_id, refusal)
-            return Answer(())
-        if self.config.server_max_tokens is not None and not answer.tokens:
-            raise UserError(
-                f"{self._name}: it does not count tokens, so queries.server_max_tokens = "
-                f"{self.config.server_max_tokens} cannot be kept to; set queries.server_max_requests instead"
-            )
+            return ()
         self._cache.add(passage, answer)
         return answer
 
-    def _room(self) -> int:
-        """Number of passages that may be in progress: enough that no thread waits for an earlier answer, and 0 when the
-        budget is spent.
-        """
-        requests, tokens = self.config.server_max_requests, self.config.server_max_tokens
-        if tokens is not None and self._tokens >= tokens:
-            return 0
-        room = 2 * self.config.server_concurrency
-        return room if requests is None else min(room, requests - self._asked)
-
-    def _keep(self, ahead: Ahead) -> None:
-        """Cancels pending requests and caches the answers that have arrived."""
-        for passage, answer in ahead:
-            if isinstance(answer, Future) and not answer.cancel() and answer.exception() is None:
+    def _keep(self, answers: Sequence[tuple[Passage, Answer | Future[Answer]]]) -> None:
+        """Cancels requests that are not sent yet, and caches the answers to the others."""
+        futures = [(passage, answer) for passage, answer in answers if isinstance(answer, Future)]
+        sent = [(passage, answer) for passage, answer in futures if not answer.cancel()]
+        for passage, answer in sent:
+            if answer.exception() is None and self._cache.find(passage) is None:
                 self._cache.add(passage, answer.result())
-        ahead.clear()
         self._cache.flush()
 
     def _how_to_go_on(self, passages: Sequence[Passage], gone: ServerGone) -> str:
         made = [answer for passage in passages if (answer := self._cache.find(passage)) is not None]
-        queries = sum(len(answer.queries) for answer in made)
+        queries = sum(map(len, made))
         return (
             f"{self._name}: it answers no more: {gone}. {queries} queries of {len(made)} of {len(passages)} "
             "passages were made and are kept; start the server and run the same command again, which asks for the "
@@ -311,9 +284,8 @@ class ServerQueries(WrittenQueries):
 
     def _ask(self, passage: Passage) -> Answer:
         seed = int(hash64([passage.doc_id], f"server {self.config.generate.seed}")[0]) & 0x7FFFFFFF
-        text = text_of(passage)[: self.config.server_characters]
-        answer, tokens = self._server.complete(self._body(text, seed))
-        return Answer(tuple(read_queries(answer, self.config.per_passage)), tokens)
+        answer = self._server.complete(self._body(text_of(passage)[:CHARACTERS], seed))
+        return tuple(read_queries(answer, self.config.per_passage))
 
     def _body(self, text: str, seed: int) -> dict[str, Any]:
         """The body of the request for a text; for the empty text, the part that all requests have in common."""
@@ -323,7 +295,7 @@ class ServerQueries(WrittenQueries):
             "model": self._model,
             "messages": [{"role": "user", "content": prompt.replace(PASSAGE, text)}],
             "max_tokens": generate.max_tokens * config.per_passage,
-            "temperature": config.server_temperature,
+            "temperature": TEMPERATURE,
             "top_p": generate.top_p,
             "seed": seed,
         }

@@ -80,7 +80,7 @@ METHODS: dict[str, Method] = {
     # Xiao et al., ACL 2023: and a bag of words from the ordinary tokens, fine-tuned with both in three stages.
     "dupmae": Method("dupmae", protocol="dupmae", published=_RETROMAE),
     # Long et al. 2022: 15% of the tokens, preferring words of high idf in the corpus.
-    "rom": Method("rom", changes={"weights": {"source": "idf", "scaling": "passage"}}, published=_MLM),
+    "rom": Method("rom", changes={"weights": {"source": "idf"}}, published=_MLM),
     # Gao & Callan, EMNLP 2021: a head of two layers sees token states of half the layers, and the late [CLS].
     "condenser": Method("condenser", published=_CONDENSER),
     # Gao & Callan, ACL 2022: on pairs of spans, temperature 1. Published runs start from Condenser, its head included.
@@ -104,7 +104,7 @@ METHODS: dict[str, Method] = {
     # Zhou et al., ECML-PKDD 2023: masks of 0.3 and 0.5, four decoders of two layers, keywords by idf.
     "master": Method(
         "master",
-        changes={"weights": {"source": "idf", "scaling": "passage"}},
+        changes={"weights": {"source": "idf"}},
         published=training_sizes(40 * MSMARCO / 2048, 2048, 3e-4),
     ),
     # Wang et al., ACL 2023: 30% replaced for the encoder, half for the decoder; a small generator of its own.

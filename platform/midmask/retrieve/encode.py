@@ -72,9 +72,8 @@ class EncodeConfig(Config):
 
 @dataclass(frozen=True)
 class Encode:
-    """An encoding's config and inputs. Inputs: model, tokens; for queries also corpus, or `asked`: judged queries that
-    are not the collection's, with their tokens (`queries.pseudo_queries`). The same class works in a loop and as a Ray
-    actor, which holds the encoder from the first block on.
+    """An encoding's config and inputs. Inputs: model, tokens; for queries also corpus. The same class works in a loop
+    and as a Ray actor, which holds the encoder from the first block on.
     """
 
     config: EncodeConfig
@@ -100,10 +99,8 @@ class Encode:
 
     def _select_queries(self) -> pa.Table:
         """Query ids and token rows of the queries that are wanted, by query id."""
-        config, asked = self.config, self.inputs.get("asked")
-        tokens = (asked or self.inputs["tokens"]).place
-        judgements = asked or self.inputs["corpus"]
-        wanted = judged_queries(judgements, str(config.split), judged=config.judged, limit=config.max_queries)
+        config, tokens, corpus = self.config, self.inputs["tokens"].place, self.inputs["corpus"]
+        wanted = judged_queries(corpus, str(config.split), judged=config.judged, limit=config.max_queries)
         queries = read_table(tokens / "queries.parquet")
         queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))
         if len(queries) < len(wanted):

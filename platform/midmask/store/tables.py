@@ -97,10 +97,6 @@ def is_id(kind: pa.DataType) -> bool:
     return is_text(kind) or bool(pa.types.is_integer(kind))
 
 
-def is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 def columns_told(schema: pa.Schema) -> str:
     """Names and types of a table's columns, for a message."""
     return ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"

@@ -262,23 +262,15 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
 
 
 def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Tokenises the queries; then `finish_tokens`."""
-    queries = read_table(inputs["corpus"].place / "queries.parquet")
+    """Tokenises the queries, writes the lengths of all passages in row order, and counts."""
+    texts = read_table(inputs["corpus"].place / "queries.parquet")
     encode = make_cutter((out / "tokenizer").local(), config.query_length)
-    ids, cut = encode([config.query_prompt + text for text in queries["text"].to_pylist()])
-    rows = pa.table([queries["query_id"], ids, cut], schema=TOKENISED_QUERIES)
-    shards = [out / "passages" / name for name in (out / "passages").names()]
-    return finish_tokens(out, rows, sum(int(read_metadata(shard).metadata[CUT]) for shard in shards))
-
-
-def finish_tokens(out: Place, queries: pa.Table, cut: int) -> dict[str, Any]:
-    """Writes the queries' tokens, and the lengths of all passages in row order; counts.
-
-    Args:
-        cut: passages that had more tokens than their rows.
-    """
+    ids, were_cut = encode([config.query_prompt + text for text in texts["text"].to_pylist()])
+    queries = pa.table([texts["query_id"], ids, were_cut], schema=TOKENISED_QUERIES)
     write_table(queries, out / "queries.parquet", row_group_size=ROW_GROUP)
-    lengths = np.concatenate([_read_lengths(out / "passages" / name) for name in (out / "passages").names()])
+    shards = [out / "passages" / name for name in (out / "passages").names()]
+    cut = sum(int(read_metadata(shard).metadata[CUT]) for shard in shards)
+    lengths = np.concatenate([_read_lengths(shard) for shard in shards])
     (out / "lengths.npy").write_array(lengths)
     vocabulary = Vocabulary.of((out / "tokenizer").local())
     return {

@@ -26,7 +26,7 @@ class Served:
     """What a server was asked, and what it does.
 
     faults: of the next requests, in turn. dies_after: answers after which it closes every connection without a word.
-    key: what it demands. refuses: a text that no message may contain. tokens: that it counts for each answer.
+    key: what it demands. refuses: a text that no message may contain.
     """
 
     url: str = ""
@@ -34,7 +34,6 @@ class Served:
     dies_after: int | None = None
     key: str = ""
     refuses: str = ""
-    tokens: int = 10
     models: tuple[str, ...] = ("tiny",)
     answer: Callable[[str], str] = lambda message: message
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -60,12 +59,12 @@ class Served:
             if self.refuses and self.refuses in message:
                 return Fault(400, body=b'{"error": {"message": "the prompt is too long"}}')
             self.answered += 1
-            return completion(self.answer(message), self.tokens)
+            return completion(self.answer(message))
 
 
-def completion(text: str, tokens: int) -> bytes:
+def completion(text: str) -> bytes:
     message = {"role": "assistant", "content": text}
-    return json.dumps({"choices": [{"message": message}], "usage": {"total_tokens": tokens}}).encode()
+    return json.dumps({"choices": [{"message": message}]}).encode()
 
 
 @contextmanager

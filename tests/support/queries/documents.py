@@ -1,28 +1,18 @@
-"""A corpus whose documents are made of sentences, in three shards, with titles, queries and judgements; files of token
-ids, as other tools write them.
-
-Pairs of a small collection, and lists in which many passages have the same score, as a consistency filter reads them.
-"""
+"""A corpus whose documents are made of sentences, in three shards, with titles, queries and judgements."""
 
 import random
-from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.pseudo_queries import PAIRS, PSEUDO_QUERIES, PseudoQueriesConfig, query_id
-from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.text.vocabulary import load_tokenizer
-from tests.support.retrieve.collection import made, texts_of
 
 DOCUMENTS = 90
 SPAN_LENGTH = 24
@@ -87,64 +77,3 @@ def made_spans(inputs: dict[str, Artifact], out: Path, **fields: Any) -> tuple[d
     for ids in [row[name] for row in rows for name in ("ids", "overlap_ids")]:
         assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id) and 2 < len(ids) <= SPAN_LENGTH
     return result, dict(documents)
-
-
-WRITTEN = pa.schema([("docid", pa.string()), ("input_ids", pa.list_(pa.int32()))])
-
-
-def write_token_file(place: Place, tables: Iterable[pa.Table]) -> int:
-    """Writes rows (columns `doc_id`, `ids`) to a file, Arrow's stream format if its name ends in .arrow, else Parquet.
-
-    Returns:
-        The number of rows.
-    """
-    rows, packed = 0, partial(pq.ParquetWriter, compression="zstd")
-    make = pa.ipc.new_stream if place.uri.endswith(".arrow") else packed
-    with place.writing() as stream, make(stream, WRITTEN) as writer:
-        for table in tables:
-            writer.write_table(pa.table([table["doc_id"], table["ids"]], names=WRITTEN.names).cast(WRITTEN))
-            rows += len(table)
-    return rows
-
-
-def tokenised_passages(tokens: Place) -> Iterator[pa.Table]:
-    """The passages of a tokens artifact as `write_token_file` takes them."""
-    for name in (tokens / "passages").names():
-        with (tokens / "passages" / name).reading() as stream:
-            yield pq.read_table(stream, columns=["doc_id", "ids"])
-
-
-Inputs = dict[str, Artifact]
-Pairs = list[tuple[str, str]]
-"""(passage, query), in the order of the collection."""
-
-
-def write_pairs(inputs: Inputs, folder: Path) -> tuple[Artifact, Pairs]:
-    """Pseudo-queries: the first and the last words of each passage, and none for every fifth."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pairs: Pairs = []
-    for row, (doc_id, text) in enumerate(texts_of(inputs["corpus"]).items()):
-        words = text.split()
-        if row % 5:
-            pairs += [(doc_id, " ".join(words[:4])), (doc_id, " ".join(words[-2:]))]
-    (folder / "queries.tsv").write_text("".join(f"{doc_id}\t{query}\n" for doc_id, query in pairs))
-    config = PseudoQueriesConfig(source=f"file:{folder}/queries.tsv", max_length=12)
-    return made(PSEUDO_QUERIES, config, inputs, Place(str(folder / "pairs"))), pairs
-
-
-def write_tied_lists(pairs: Pairs, doc_ids: list[str], place: Place) -> tuple[Artifact, list[int]]:
-    """Lists of 40 passages a query with the scores 0 … 5, and the rank of each pair's passage in Python's own order, 0
-    where it is not in the list. Every seventh query has no list.
-    """
-    draw = np.random.default_rng(5)
-    rows: list[tuple[str, str, float]] = []
-    ranks = []
-    for number, (own, _) in enumerate(pairs):
-        chosen = {*draw.choice(doc_ids, 40, replace=False).tolist(), *([own] if number % 3 else [])}
-        scores = {doc_id: int(draw.integers(6)) + 2 * (doc_id == own) for doc_id in sorted(chosen)}
-        best = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id)) if number % 7 else []
-        ranks.append(best.index(own) + 1 if own in best else 0)
-        rows += [(query_id(number), doc_id, scores[doc_id]) for doc_id in draw.permutation(best).tolist()]
-    table = pa.table([list(column) for column in zip(*rows, strict=True)], names=["query_id", "doc_id", "score"])
-    ranked.write(place / "ranked" / f"{PAIRS}.parquet", [ranked.order(table)])
-    return Artifact(place, {"fingerprint": "ranked", "result": {}}), ranks

@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import ray
 
@@ -23,7 +21,7 @@ from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.queries.document_spans import SPANS, SpansConfig
-from midmask.queries.pseudo_queries import KEEP_PAIRS, PSEUDO_QUERIES, KeepPairsConfig, PseudoQueriesConfig
+from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -37,8 +35,7 @@ from midmask.training.pretraining_rows import PackedExamples, PassageExamples, S
 from tests.support.corpora import layouts
 from tests.support.corpora.collections import contents, quarantine, write_beir, write_saved
 from tests.support.corpora.documents import write_documents
-from tests.support.queries.documents import write_inputs, write_pairs, write_tied_lists
-from tests.support.retrieve.collection import texts_of
+from tests.support.queries.documents import write_inputs
 from tests.support.teacher import lists
 from tests.support.training.fixtures import write_weights
 from tests.support.waiting import wait_until
@@ -47,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("ray_local")
 STEPS: dict[str, tuple[Sharded, Config]] = {
     "tokenise": (tokens.tokenise, TokensConfig(vocabulary_size=250, max_length=40)),
     "spans": (SPANS, SpansConfig(span_length=24, short_share=0.5)),
-    "train": (PSEUDO_QUERIES, PseudoQueriesConfig(source="train")),
+    "sentences": (PSEUDO_QUERIES, PseudoQueriesConfig()),
 }
 
 
@@ -67,12 +64,6 @@ def here_and_there(step: Sharded, config: Config, sources: dict[str, Artifact], 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_cluster_writes_what_one_process_writes(inputs: dict[str, Artifact], tmp_path: Path, name: str) -> None:
     here_and_there(*STEPS[name], inputs, tmp_path)
-
-
-def test_the_cluster_keeps_the_pairs_that_one_process_keeps(inputs: dict[str, Artifact], tmp_path: Path) -> None:
-    artifact, pairs = write_pairs(inputs, tmp_path)
-    ranked, _ = write_tied_lists(pairs, list(texts_of(inputs["corpus"])), Place(str(tmp_path / "lists")))
-    here_and_there(KEEP_PAIRS, KeepPairsConfig(rank=2), {"pairs": artifact, "ranked": ranked}, tmp_path)
 
 
 def test_a_killed_run_goes_on_with_the_shards_it_has(inputs: dict[str, Artifact], tmp_path: Path) -> None:
@@ -120,23 +111,20 @@ def test_actors_score_as_one_process_does_to_the_last_bit(tmp_path: Path) -> Non
 def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
     for name in ("here", "there", "more"):
         write_beir(tmp_path / name, passages=30 if name == "here" else 21)
-    (tmp_path / "given").mkdir()
-    pq.write_table(pa.table({"input_ids": [[7, 8], [], [9] * 90]}), tmp_path / "given/x.parquet")
-    collections = [f"beir:{tmp_path}/there", f"beir:{tmp_path}/more"]
+    names = [f"beir:{tmp_path}/there", f"beir:{tmp_path}/more"]
     changes = {"corpus.name": f"beir:{tmp_path}/here", "tokens.vocabulary_size": 300, "tokens.max_length": 24}
-    for names in (collections, [f"tokens:{tmp_path}/given"]):
-        step = plan(override(RECIPES["mlm"](), {**changes, "pretrain_on": names})).pretraining_tokens
-        here = Runner(Place(str(tmp_path / "one")), LOCAL).compute(step)
-        there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).compute(step)
-        results = [{**artifact.result, "seconds": None} for artifact in (here, there)]
-        assert results[0] == results[1]
-        found = [contents(artifact.place.local()) for artifact in (here, there)]
-        for written in found:
-            written.pop("record.json")  # names the folders of the inputs
-        assert found[0] == found[1]
-        if corpus := step.inputs.get("corpus"):
-            docs_of = [corpus.place(Place(str(tmp_path / store))).local() / "docs" for store in ("one", "many")]
-            assert contents(docs_of[0]) == contents(docs_of[1])
+    step = plan(override(RECIPES["mlm"](), {**changes, "pretrain_on": names})).pretraining_tokens
+    here = Runner(Place(str(tmp_path / "one")), LOCAL).compute(step)
+    there = Runner(Place(str(tmp_path / "many")), cluster_makers(1)).compute(step)
+    results = [{**artifact.result, "seconds": None} for artifact in (here, there)]
+    assert results[0] == results[1]
+    found = [contents(artifact.place.local()) for artifact in (here, there)]
+    for written in found:
+        written.pop("record.json")  # names the folders of the inputs
+    assert found[0] == found[1]
+    corpus = step.inputs["corpus"]
+    docs_of = [corpus.place(Place(str(tmp_path / store))).local() / "docs" for store in ("one", "many")]
+    assert contents(docs_of[0]) == contents(docs_of[1])
 
 
 def both(config: CorpusConfig, folder: Path) -> Path:

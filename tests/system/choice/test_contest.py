@@ -9,7 +9,6 @@ import pytest
 import midmask
 from midmask import Corpus
 from midmask.benchmark.layout import BenchmarkCell
-from midmask.choice.calibration import load_levels, load_records
 from midmask.choice.contenders import LEXICAL, MEASURE, TUNED, Request, System
 from midmask.choice.contest import Contest, LocalWorkshop
 from midmask.choice.contest_terms import Clock, Conditions, ContestJournal
@@ -22,7 +21,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.store.place import Place
 from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
 from tests.support.encoders.models import write_classifier
-from tests.tools.calibrate import collect
+from tests.tools.calibrate import collect, read_records
 
 TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))
 
@@ -122,5 +121,4 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     written = json.loads((tmp_path / "verdict" / "revealed.json").read_text())
     assert written["systems"][0].keys() == {"system", "representation", "judged"} and written["regret"] == found.regret
     collect([tmp_path / "verdict"], tmp_path / "records")
-    assert load_records(tmp_path / "records" / "calibration.jsonl") == found.records
-    assert load_levels(tmp_path / "records" / "levels.jsonl") == [found.level]
+    assert read_records(tmp_path / "records") == (found.records, [found.level])

@@ -5,8 +5,8 @@ masked    encoder: exactly round(0.15 n) of a text's n tokens without specials, 
           mask_temperature * uniform + term weight; a word's weight holds for each of its pieces
 corrupted 80% [MASK], 10% a random token of the vocabulary, 10% left as they are (unpublished)
 thrown    nothing: the MLM head is part of the saved model
-weights   in [0, 1], by the recipe's `weights`: from corpus statistics, a frozen encoder's attention, or a file. Which
-          of them and how they were scaled is unpublished. Only their ranks against the uniform number count: a constant
+weights   in [0, 1], by the recipe's `weights`: idf or BM25, from corpus statistics, scaled within the passage. What the
+          authors took is unpublished. Only their ranks against the uniform number count: a constant
           added to all changes nothing, a factor does what 1 / mask_temperature does
 differs   the paper's score has temperature 1. The sum is divided by the global count of targets
 """

@@ -1,5 +1,5 @@
 """Contrastive pre-training on pairs that nobody judged (E5, Wang et al. 2022; GTE, Li et al. 2023): a passage must be
-found by its pseudo-query, which is a title, a heading, a sentence, a neighbouring passage or a model's.
+found by its pseudo-query, which is a title, a heading, a sentence or a model's.
 
 loss      sum over pairs of -log( exp(s(q, p) / t) / sum over its candidates of exp(s / t) ), s the cosine, t = 0.01
 candidates  `passages`: all passages of all workers (E5). `all`: and, of all other pairs, their queries, and their
@@ -8,11 +8,9 @@ masked    nothing
 vector    the sentence vector of the backbone; one encoder for both
 thrown    nothing; the MLM head stays untrained
 beware    a passage that begins with its title is found by its words alone; tokens.titles=false hides it
-filter    pseudo_queries.judged_by=middle_training with pseudo_queries.keep_rank=2: a first training on all pairs, then
-          this one on the pairs whose passage the first ranks among the best two for the query (E5); default: all pairs
-differs   E5 marks texts by "query: " and "passage: ", pools by the mean, and ranks a pair's passage among a million of
-          its passages; here all passages of the collection are ranked, so one rank is stricter in a larger collection.
-          A pair with the same query, or the same passage, is no negative of a pair: titles are often shared
+differs   E5 marks texts by "query: " and "passage: ", pools by the mean, and trains on the pairs whose passage a first
+          training on all pairs ranks among the best two of a million for the query; here all pairs are read. A pair
+          with the same query, or the same passage, is no negative of a pair: titles are often shared
 unpublished   both collections of pairs
 """
 

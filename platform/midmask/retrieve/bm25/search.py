@@ -192,7 +192,7 @@ class Bm25Config(Bm25IndexConfig):
 @dataclass(frozen=True)
 class Bm25Search(UnitSearch):
     """A ranking's config and inputs, as plain data that can be sent to any node. Inputs: corpus; index, of it with the
-    config's k1, b and titles; `asked`, judged queries that are not the collection's (`queries.pseudo_queries`), if any.
+    config's k1, b and titles.
     """
 
     config: Bm25Config
@@ -213,7 +213,7 @@ class Bm25Search(UnitSearch):
 
     def _select(self, split: str) -> pa.Table:
         """Ids and texts of a split's queries, by id."""
-        config, source = self.config, self.inputs.get("asked", self.inputs["corpus"])
+        config, source = self.config, self.inputs["corpus"]
         names = judged_queries(source, split, judged=config.judged, limit=config.max_queries)
         queries = read_table(source.place / "queries.parquet", ["query_id", "text"])
         return queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(names, pa.string()))).sort_by("query_id")
