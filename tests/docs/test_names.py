@@ -25,7 +25,9 @@ PATH = re.compile(r"(?<![\w./:-])(?:platform|jobs|tests|dashboards|search_spaces
 PYTHON_FILE = re.compile(r"(?<![\w./:-])(?:\w+/)+\w+\.py\b")
 TICKED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
 TYPE = re.compile(r"[A-Z]+[a-z]\w*")
-FILE_OR_SLICE = re.compile(r".+\.(jsonl?|parquet|[ct]sv|txt|md|html|toml|yaml|db|gz|safetensors|cff)|(train|dev|test)\.\w+")
+FILE_OR_SLICE = re.compile(
+    r".+\.(jsonl?|parquet|[ct]sv|txt|md|html|toml|yaml|cff|db|gz|safetensors)|(train|dev|test)\.\w+"
+)
 
 MADE_BY_THE_READER = re.compile(r"one_word|\bNAME\b|\bFILE\b")
 """The toy of the guide to objectives, and placeholders."""
