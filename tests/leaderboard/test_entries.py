@@ -54,7 +54,7 @@ def test_what_tells_systems_apart() -> None:
     assert len(entries(rows([run, compared.changed(run, stages__0__train__seed="7")]))) == 1
     assert len(entries(rows([run, compared.changed(run, pretrain__micro_batch="4")]))) == 1
     longer = compared.changed(run, tokens__max_length="96")
-    assert [entry.note for entry in entries(rows([run, longer]))] == ["passage tokens 48", "passage tokens 96"]
+    assert [entry.note for entry in entries(rows([run, longer]))] == ["tokens.max_length=48", "tokens.max_length=96"]
     trial = compared.tagged(run, step="trial")
     other = compared.tagged(run, protocol="splade")
     assert len(entries(rows([run, trial, other]))) == 3
@@ -63,7 +63,9 @@ def test_what_tells_systems_apart() -> None:
     assert len(set(names)) == 3 and all("2 more" in name for name in names)
     bm25 = compared.tracked_rows()[-1]
     files = [compared.changed(compared.tagged(bm25, representation="run file"), run__digest=digest) for digest in "ab"]
-    assert [entry.note for entry in entries(rows(files))] == ["digest a", "digest b"], "they are no BM25 of ours"
+    assert [entry.note for entry in entries(rows(files))] == ["run.digest=a", "run.digest=b"], (
+        "they are no BM25 of ours"
+    )
     assert len(entries(rows([bm25, compared.changed(bm25, tokens__max_length="96")]))) == 1, "BM25 has no such settings"
 
 
@@ -148,7 +150,7 @@ def entry(recipe: str, rows: Sequence[LeaderboardRow], note: str = "") -> Entry:
 
 
 def board(found: Sequence[Entry], order: str, *, reverse: bool = False) -> Board:
-    view = View({PLACE: "squad dev"}, MEASURES, {}, order, reverse, "none", "none", True)
+    view = View({PLACE: "squad dev"}, MEASURES, order, reverse, "none", True)
     return board_of(found, view, lambda shown: Marks())
 
 

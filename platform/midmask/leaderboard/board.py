@@ -7,13 +7,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
 from midmask.core.words import MISSING, clock, size
 from midmask.evaluation.statistics.ranks import competition_ranks, label
-from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Shown, Value, baselines, gain_per_hour, kind
+from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Value, baselines, gain_per_hour, kind
 from midmask.leaderboard.rows import CollectionSplit
 
 HOURS, BYTES, SEARCH = "Train hours", "Bytes per passage", "Search ms"
@@ -45,14 +45,12 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class View:
-    """The choices that determine a board: its columns, filters, order and marks."""
+    """The choices that determine a board: its columns, systems and order."""
 
     places: Mapping[CollectionSplit, str]  # groups of columns, each with its name (`rows.place_names`)
     measures: tuple[str, ...]
-    filters: Mapping[str, str]  # field of an entry -> the value it must have
     order: str  # a column's key, a head of `HEADS`, or `newest`; the best comes first
     reverse: bool  # the best comes last
-    marks: Shown
     baseline: str  # the recipe that gains are counted from
     trials: bool
     find: str = ""  # words that a system's name must contain; case is ignored
@@ -100,6 +98,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
     text: str
+    lettered: bool = False  # whether superscripts tell which systems each is better than
     ranked: BoardColumn | None = None  # the column that ranks are counted in; None where no system was measured
 
     @cached_property
@@ -185,7 +184,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     filled = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
     measured = [column for column in filled if column.place]
     ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
-    return Board(replace(view, marks=marks.shown), tuple(filled), tuple(lines), marks.text, ranked)
+    return Board(view, tuple(filled), tuple(lines), marks.text, marks.legible, ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
@@ -193,7 +192,6 @@ def _is_wanted(entry: Entry, view: View) -> bool:
     return (
         (view.trials or not entry.trial)
         and all(word in name for word in view.find.lower().split())
-        and all(getattr(entry, name) == value for name, value in view.filters.items())
         and any(place in entry.rows for place in view.places)
     )
 
@@ -281,14 +279,13 @@ def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
 
 
 def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> str:
-    """Letters: of the systems that this one is significantly better than, such as `bd` or `a,c-g`, or of its tie
-    groups; or none.
+    """Letters of the systems that this one is significantly better than, such as `bd` or `a,c-g`; or none.
 
     Args:
         letters: as `letters_of`.
     """
-    if board.view.marks != "better_than":
-        return cell.ties if board.view.marks == "ties" else ""
+    if not board.lettered:
+        return ""
     runs: list[list[str]] = []
     before = -2
     for at, name in enumerate(letters):
@@ -314,28 +311,17 @@ def place_head(board: Board, column: BoardColumn) -> str:
     return f"{head} (split made here)" if made else head
 
 
-def query_counts(board: Board) -> str:
-    """The sentence that says how many queries each group of columns is a mean over."""
-    return f"Means over queries: {'; '.join(_counted(name, place) for place, name in board.view.places.items())}."
-
-
 def _counted(name: str, place: CollectionSplit) -> str:
     """The name of a place with its number of queries, which stands in the name already where it tells places apart."""
     count = f"{place.queries:,} queries" if place.queries else "number of queries not known"
     return name if count in name else f"{name}, {count}"
 
 
-def legend(board: Board) -> list[str]:
-    """All sentences below a board."""
-    return [*meanings(board), *shared(board)]
-
-
 def legend_line(board: Board) -> str:
     """What the marks of a board mean, in a line."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
-    marks = {"better_than": "letters: the systems it is significantly better than", "ties": "letters: tie groups"}
     parts = ["bold: the best of its column"]
-    parts += [marks[board.view.marks]] if board.view.marks in marks else []
+    parts += ["letters: the systems it is significantly better than"] if board.lettered else []
     parts += ["bar: no significant difference"] if any(cell.ties for cell in cells) else []
     parts += ["±: over seeds"] if _has_spread(cells) else []
     return " · ".join(parts)

@@ -3,10 +3,8 @@
 The widgets that choose the view keep their values in the address. A chart sets quality against cost.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from functools import partial
-from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -33,17 +31,18 @@ from midmask.leaderboard.board import (
     places_of,
     shared,
 )
-from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, marks_of
-from midmask.leaderboard.export import as_csv, as_markdown, document
+from midmask.leaderboard.entries import LABELS, Entry, Marks, marks_of
+from midmask.leaderboard.export import as_csv
 from midmask.leaderboard.export import table as board_table
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
 from midmask.pages.context import PageContext
-from midmask.pages.look import ALL, badge, choice, choices, draw, link, live_table, show_table
+from midmask.pages.look import ALL, badge, choice, choices, draw, link, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
 
 PER_PAGE = 100
+DOWNLOAD = ":material/download:"
 MOST_UNFINISHED = 50
 REASON = "midmask.reason"
 """The tag that says why a run failed."""
@@ -68,12 +67,12 @@ def systems(context: PageContext) -> None:
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
-    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
+    st.html(board_table(board, lines, context.link))
     of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {legend_line(board)}."
     st.caption(markdown_text(" ".join([of, *shared(board)])))
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
-    exports(board, context)
+    st.download_button("CSV", partial(as_csv, board), "leaderboard.csv", "text/csv", on_click="ignore", icon=DOWNLOAD)
     show_costs(board)
     card.show(board, context)
 
@@ -88,31 +87,13 @@ def page_number(count: int) -> int:
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
 def compared(cache_text: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
     """Tests of all pairs, worked out once for the same runs: `cache_text` tells them, and all else that matters."""
-    return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
+    return marks_of(_shown, _view.places, _view.measures, _context.per_query)
 
 
 def _cache_text(shown: Sequence[Entry], view: View) -> str:
     """As one text: Streamlit would take long to hash thousands of ids."""
     runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
-    return repr((runs, view.places, view.measures, view.marks))
-
-
-def exports(board: Board, context: PageContext) -> None:
-    """The whole of the shown view, all its pages, as files."""
-    whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
-    files = [
-        ("CSV", partial(as_csv, board), "csv"),
-        ("Markdown", partial(as_markdown, board), "md"),
-        ("HTML", whole, "html"),
-    ]
-    with st.container(horizontal=True):
-        for name, content, end in files:
-            icon = ":material/download:"
-            st.download_button(
-                name, content, f"leaderboard.{end}", f"text/{name.lower()}", on_click="ignore", icon=icon
-            )
-        with st.popover("Address", icon=":material/link:"):
-            st.code(address(), language=None, wrap_lines=True)
+    return repr((runs, view.places, view.measures))
 
 
 def nothing(context: PageContext) -> None:
@@ -145,16 +126,11 @@ def troubles(context: PageContext) -> None:
     )
 
 
-MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
-"""Name of a kind of superscripts -> its name in `evaluation.rendering`."""
-
 MOST_PLACES = 6
 """Corpora and splits side by side; of more, those of most systems."""
 
 NARROW = 3
 """Measures that are shown if none is chosen."""
-
-FILTERS = ("pretrain_on", "representation", "protocol", "backbone")
 
 
 def choose(found: Sequence[Entry]) -> View:
@@ -178,9 +154,10 @@ def _chosen(found: Sequence[Entry]) -> View:
     order = choice("Order by", "order", orders)
     reverse = st.toggle("Worst first", key="reverse", bind="query-params")
     with st.expander("More choices", key="more"):
-        filters = _filters(found)
-        marks, baseline, trials = _marking(found)
-    return View(places, tuple(measures), filters, order, reverse, marks, baseline, trials, find)
+        recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name != "bm25", name))
+        baseline = choice("Gain per hour over", "baseline", recipes)
+        trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    return View(places, tuple(measures), order, reverse, baseline, trials, find)
 
 
 def _first(one: str, names: set[str]) -> list[str]:
@@ -197,39 +174,6 @@ def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[C
     ]
     collections = list(dict.fromkeys((place.corpus, place.collection) for place in found))
     return sorted(found[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
-
-
-def _filters(found: Sequence[Entry]) -> dict[str, str]:
-    chosen = {}
-    for name in FILTERS:
-        values = sorted({getattr(entry, name) for entry in found} - {""})
-        chosen[name] = choice(HEADS[name], name, [ALL, *values])
-    return {name: value for name, value in chosen.items() if value != ALL}
-
-
-def _marking(found: Sequence[Entry]) -> tuple[Shown, str, bool]:
-    recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name.lower() != "bm25", name))
-    marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
-    baseline = choice("Gain per hour over", "baseline", recipes)
-    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
-    return marks, baseline, trials
-
-
-def address() -> str:
-    """Where this view is found again. Unlike in the browser's own line, defaults stand in it too: they depend on what
-    the store holds.
-    """
-    keys = ("corpus", "split", "find", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
-    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) not in (None, "")}
-    plain = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
-    return f"{(st.context.url or '').partition('?')[0]}?{urlencode(plain, doseq=True)}"
-
-
-def order_by(key: str) -> None:
-    """A head was clicked: order by its column, or turn the order round if it is that already."""
-    again = st.session_state["order"] == key
-    st.session_state["reverse"] = again and not st.session_state["reverse"]
-    st.session_state["order"] = key
 
 
 FEWEST_POINTS = 2
