@@ -257,7 +257,7 @@ def board(name: str) -> Board:
     changed = {"midmask.recipe": name, "midmask.protocol": name, "midmask.backbone": f"{name}2"}
     runs = [replace(run, run_id=f"{name}{run.run_id}", tags=run.tags | changed) for run in compared.tracked_rows()[:1]]
     found = rows([*runs, *compared.tracked_rows()])
-    view = View(place_names(row.place for row in found), ("nDCG@10",), "newest", False, name, False)
+    view = View(place_names(row.place for row in found), ("nDCG@10",), "newest", False, False)
     return board_of(entries(found), view, lambda shown: Marks(text=f"Not compared: {name}."))
 
 

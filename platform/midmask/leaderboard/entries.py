@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.evaluation.rendering import Style, caption, how_tested
-from midmask.evaluation.statistics.intervals import Variance, read_sample, standard_error
 from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
 from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
@@ -112,32 +111,9 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
 
 
-def baselines(
-    found: Iterable[Entry], recipe: str, place: CollectionSplit, measure: str
-) -> dict[tuple[str, ...], Entry]:
-    """Maps each `kind` to the best entry of the recipe `recipe` at this place."""
-    highest: dict[tuple[str, ...], tuple[float, Entry]] = {}
-    for entry in found:
-        value = entry.value(place, measure) if entry.recipe == recipe else None
-        if value is not None and value.mean > highest.get(kind(entry), (-1.0, entry))[0]:
-            highest[kind(entry)] = value.mean, entry
-    return {key: entry for key, (_, entry) in highest.items()}
-
-
 def kind(entry: Entry) -> tuple[str, ...]:
-    """The labels that a system shares with the baseline that its gain is counted from."""
+    """The labels that a system shares with the baseline that it is best held against."""
     return entry.representation, entry.protocol, entry.backbone
-
-
-def gain_per_hour(entry: Entry, baseline: Entry | None, place: CollectionSplit, measure: str) -> float | None:
-    """Points of the measure (hundredths) gained over the baseline per hour of the entry's trainings, by the clock;
-    None without a baseline, for the baseline itself, and where hours or values are not known.
-    """
-    seconds = entry.cost("train_seconds", [place])
-    value, base = entry.value(place, measure), baseline.value(place, measure) if baseline else None
-    if entry is baseline or not seconds or value is None or base is None:
-        return None
-    return 100 * (value.mean - base.mean) / (seconds / 3600)
 
 
 def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
@@ -227,9 +203,7 @@ class Mark:
     """What the significance tests say of a measure of an entry; by default it was not tested."""
 
     better_than: tuple[str, ...] = ()  # entries it significantly beats
-    ties: str = ""  # letters of its tie groups
     ranks: RankRange | None = None  # the ranks that are consistent with the tests
-    error: float | None = None  # standard error of the mean over queries
 
 
 @dataclass(frozen=True)
@@ -269,15 +243,9 @@ def marks_of(
     cells: dict[Where, Mark] = {}
     for (name, label), cell in table.cells.items():
         place, column = columns[label]
-        mark = Mark(cell.better_than, cell.ties, ranks[label][name], _error(name, column))
+        mark = Mark(cell.better_than, ranks[label][name])
         cells[name, place, column.measure] = mark
     return Marks(cells, _text(table, legible, sorted(unpaired), len(entries)), legible)
-
-
-def _error(name: str, column: TableColumn) -> float:
-    """The standard error of a system's mean over the queries, its seeds averaged per query."""
-    sample = read_sample(name, column.per_query[name], column.measure)
-    return standard_error([Variance.of_mean(sample.means_Q)]).value
 
 
 def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf, measure: str = "") -> list[pa.Table]:

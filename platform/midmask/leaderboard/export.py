@@ -16,7 +16,6 @@ from midmask.leaderboard.board import (
     BoardColumn,
     BoardLine,
     detail,
-    lanes_of,
     letters_of,
     number,
     place_head,
@@ -42,10 +41,9 @@ def table(board: Board, lines: Sequence[BoardLine], link: LinkOf) -> str:
     groups: dict[str, list[BoardColumn]] = {}
     for column in board.columns:
         groups.setdefault(column.group, []).append(column)
-    lanes = lanes_of(board)
     parts = {
         **{"board": board, "lines": lines, "link": link, "system": HEADS["recipe"], "newest": NEWEST},
-        **{"letters": letters_of(board), "lanes": lanes, "width": len(next(iter(lanes.values()), ()))},
+        "letters": letters_of(board),
         "groups": {group: columns for group, columns in groups.items() if group},
         # the first column of each group has a line on its left
         "firsts": {column.key: " first" if column is groups[column.group][0] else "" for column in board.columns},
@@ -99,5 +97,4 @@ def _record(board: Board, line: BoardLine) -> dict[str, object]:
             record[f"{column.key} spread"] = cell.value.spread if cell.value else None
             record[f"{column.key} queries"] = column.place.queries or None
             record[f"{column.key} better than"] = ";".join(cell.better_than)
-            record[f"{column.key} ties"] = cell.ties
     return record

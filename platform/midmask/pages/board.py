@@ -18,6 +18,7 @@ from midmask.leaderboard.board import (
     HEADS,
     HOURS,
     NEWEST,
+    SEARCH,
     Board,
     BoardColumn,
     BoardLine,
@@ -154,10 +155,8 @@ def _chosen(found: Sequence[Entry]) -> View:
     order = choice("Order by", "order", orders)
     reverse = st.toggle("Worst first", key="reverse", bind="query-params")
     with st.expander("More choices", key="more"):
-        recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name != "bm25", name))
-        baseline = choice("Gain per hour over", "baseline", recipes)
         trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
-    return View(places, tuple(measures), order, reverse, baseline, trials, find)
+    return View(places, tuple(measures), order, reverse, trials, find)
 
 
 def _first(one: str, names: set[str]) -> list[str]:
@@ -182,8 +181,8 @@ FEWEST_POINTS = 2
 MOST_NAMED = 10
 """Points whose names stand beside them; of more, or of several of one name, their ranks do."""
 
-MINUTES_BELOW_H = 2.0
-"""Hours below which the axis of time counts minutes."""
+UNITS = {HOURS: "hours", BYTES: "bytes", SEARCH: "ms a query"}
+"""Cost -> what its axis counts."""
 
 
 def show_costs(board: Board) -> None:
@@ -201,15 +200,16 @@ def show_costs(board: Board) -> None:
     column, systems = found[chosen or next(iter(found))]
     names = [_point_name(board, line) for _, _, line in systems]
     are_named = len(set(names)) == len(names) <= MOST_NAMED
-    unit, size = _unit(column, max(cost for cost, _, _ in systems))
     front = on_front([(quality, cost) for cost, quality, _ in systems], ("max", "min"))
     points = []
     for (cost, quality, line), name, is_best in zip(systems, names, front, strict=True):
         rank = board.ranks[line.entry.name]
-        text = f"{rank} {name} · {number(board, column, line.cells[column.key])}"
-        points.append(FrontPoint(size * cost, quality, name if are_named else f"{rank}", text, is_best))
+        text = f"{rank} {name} · {number(column, line.cells[column.key])}"
+        points.append(FrontPoint(cost, quality, name if are_named else f"{rank}", text, is_best))
     is_log = all(point.cost > 0 for point in points)  # powers of ten, where none is nothing
-    draw(front_figure(points, f"{column.head} ({unit})", board.ranked.key, log=is_log), "quality_cost", 380)
+    draw(
+        front_figure(points, f"{column.head} ({UNITS[column.key]})", board.ranked.key, log=is_log), "quality_cost", 380
+    )
     best = " · ".join(point.label for point in points if point.on_front)
     ranked = "" if are_named else " Numbers are ranks in the table."
     st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
@@ -220,13 +220,6 @@ def costs_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[tupl
     cells = [(line.cells[cost.key].number, line.cells[quality.key].value, line) for line in board.lines]
     known = [(paid, value.mean, line) for paid, value, line in cells if paid is not None and value is not None]
     return sorted(known, key=lambda system: (system[0], -system[1]))
-
-
-def _unit(cost: BoardColumn, highest: float) -> tuple[str, float]:
-    """What the axis counts, and how many of that are one of the column's own."""
-    if cost.key == HOURS:
-        return ("minutes", 60.0) if highest < MINUTES_BELOW_H else ("hours", 1.0)
-    return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
 
 
 def _point_name(board: Board, line: BoardLine) -> str:

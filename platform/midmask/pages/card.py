@@ -58,7 +58,7 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]
     for column in board.columns:
         cell = line.cells[column.key]
         if cell.sorts_by is not None:
-            value = f"{number(board, column, cell)} {detail(board, column, line)}"
+            value = f"{number(column, cell)} {detail(board, column, line)}"
             known[column.key if column.place else column.head] = value
     known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))

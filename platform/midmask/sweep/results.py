@@ -17,7 +17,6 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
-from midmask.core.config import flatten
 from midmask.core.words import MISSING, number_cell
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
@@ -229,25 +228,16 @@ def _figures(row: Comparison) -> str:
 
 
 def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> str:
-    """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
+    """Whether the best can be told from the next best; empty for one trial."""
+    if not standings:
+        return ""
     sign = 1 if trials.space.optimised[0].mode == "max" else -1
-    others = sorted(standings, key=lambda label: -sign * standings[label].difference)
-    pairs = [(label, "the next best") for label in others[:1]]
-    usual_values = flatten(trials.recipe)
-    usual = [
-        trial.label
-        for trial in trials.complete
-        if all(usual_values.get(path) == value for path, value in trial.outcome.parameters.items())
-    ]
-    pairs += [(label, "the recipe's own") for label in usual if label in standings and label not in others[:1]]
-    by_label = {trial.label: trial for trial in trials.complete}
-    best = briefly(trials.space, trials.best.outcome.parameters)
-    return " ".join(
-        f"{best} is {'' if standings[label].significant else 'not '}distinguishable from "
-        f"{briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on dev (difference "
-        f"{-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest detectable difference "
-        f"{standings[label].detectable:.4f})."
-        for label, role in pairs
+    label, row = max(standings.items(), key=lambda item: sign * item[1].difference)
+    points = {trial.label: trial.outcome.parameters for trial in trials.complete}
+    best, other = (briefly(trials.space, points[name]) for name in (trials.best.label, label))
+    return (
+        f"{best} is {'' if row.significant else 'not '}distinguishable from {other}, the next best, on dev (difference "
+        f"{-row.difference:+.4f}, p = {row.p_corrected:.2g}, smallest detectable difference {row.detectable:.4f})."
     )
 
 

@@ -282,26 +282,17 @@ def check(space: Space, recipe: Recipe) -> None:
     conditions leave, or `MOST` of them.
 
     Raises:
-        UserError: for a path that the recipe lacks, naming the nearest; a value that it or its backbone refuses; values
-            that exclude each other, where a condition is missing; a mark that is no point of the space.
+        UserError: for a path that the recipe lacks, naming the nearest; a value, or values together, that it or its
+            backbone refuses; a mark that is no point of the space.
     """
-    refused: list[tuple[ParameterPoint, UserError]] = []
-    accepted: set[tuple[str, str]] = set()
     for point in _corners(space):
         try:
             apply_changes(recipe, point).check()
-            accepted |= {(path, repr(value)) for path, value in point.items()}
         except UserError as error:
-            refused.append((point, error))
-    for point, why in refused:
-        if any((path, repr(value)) not in accepted for path, value in point.items()):
-            raise why
-    if refused:
-        point, why = refused[0]
-        raise UserError(
-            f"{describe_point(space, point)}: these values exclude each other ({why}). Give one of the parameters a "
-            "condition: when: {PATH: VALUE}"
-        )
+            raise UserError(
+                f"{describe_point(space, point)}: {error} (if these values exclude each other, give one of the "
+                "parameters a condition: when: {PATH: VALUE})"
+            ) from None
     has_ranges = any(distribution.low is not None for distribution in space.parameters.values())
     for name, values in space.marks.items():
         if not has_ranges and not any(is_marked(values, point) for point in _corners(space)):

@@ -127,7 +127,7 @@ def per_query_of(row: LeaderboardRow) -> pa.Table:
 
 
 def view(order: str = NDCG, **more: object) -> View:
-    plain = View(SHOWN, MEASURES, order, False, "none", False)
+    plain = View(SHOWN, MEASURES, order, False, False)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
