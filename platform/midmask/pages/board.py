@@ -8,7 +8,6 @@ from functools import partial
 
 import streamlit as st
 
-from midmask.core.redaction import redacted
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -37,7 +36,7 @@ from midmask.leaderboard.export import as_csv
 from midmask.leaderboard.export import table as board_table
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
-from midmask.pages.context import PageContext
+from midmask.pages.context import PageContext, nothing_evaluated
 from midmask.pages.look import ALL, badge, choice, choices, draw, link, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
@@ -53,18 +52,19 @@ def show(context: PageContext) -> None:
     if context.entries:
         systems(context)
     else:
-        nothing(context)
+        nothing_evaluated()
     troubles(context)
 
 
 def systems(context: PageContext) -> None:
-    view = choose(context.entries)
+    with st.sidebar:  # which folds on a phone
+        view = choose(context.entries)
     if not view.places:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
         return
     board = board_of(context.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, context))
     if not board.lines:
-        st.info("No system matches these choices. Loosen a filter, or show the trials of sweeps.")
+        st.info("No system matches these choices. Search for other words, or show the trials of sweeps.")
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
@@ -95,12 +95,6 @@ def _cache_text(shown: Sequence[Entry], view: View) -> str:
     """As one text: Streamlit would take long to hash thousands of ids."""
     runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
     return repr((runs, view.places, view.measures))
-
-
-def nothing(context: PageContext) -> None:
-    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
-    command = f"python jobs/sweep_mask_ratio.py --tracking-uri {redacted(context.uri)}"
-    st.code(f"make demo\n{command}", language="bash", wrap_lines=True)
 
 
 def troubles(context: PageContext) -> None:
@@ -135,12 +129,7 @@ NARROW = 3
 
 
 def choose(found: Sequence[Entry]) -> View:
-    """Draws the choices over these entries, in the sidebar, which folds on a phone."""
-    with st.sidebar:
-        return _chosen(found)
-
-
-def _chosen(found: Sequence[Entry]) -> View:
+    """Draws the choices over these entries."""
     every = places_of(found)
     newest = newest_place(found)
     corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
@@ -154,8 +143,7 @@ def _chosen(found: Sequence[Entry]) -> View:
     orders = [*(column.key for column in columns_of(places, measures)), *(HEADS[name] for name in LABELS), NEWEST]
     order = choice("Order by", "order", orders)
     reverse = st.toggle("Worst first", key="reverse", bind="query-params")
-    with st.expander("More choices", key="more"):
-        trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
     return View(places, tuple(measures), order, reverse, trials, find)
 
 

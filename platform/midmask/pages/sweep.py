@@ -128,15 +128,7 @@ def of_trials(context: PageContext, parent: TrackedRow) -> None:
             measure = choice("Measure", "measure", measure_names(trials))
         values = {row.run_id: row.measures.get(measure) for row in trials if f"{row.corpus} {row.split}" == place}
     ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values.get(run.run_id) or 0.0)))
-    lines = [
-        {
-            "Trial": markdown_text(run.name),
-            "State": badge(_state(run)),
-            measure: values.get(run.run_id),
-            "MLflow": link(context.link(run), run.run_id[:8]),
-        }
-        for run in ordered[:SHOWN]
-    ]
+    lines = [_of_run(run, context.link) | {measure: values.get(run.run_id)} for run in ordered[:SHOWN]]
     st.subheader("Everything that was tried")
     show_table(lines, "trials", forms={measure: _number})
     st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
@@ -198,7 +190,7 @@ def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLin
     lines = [_point(sweep, point, by_fingerprint.get(point.run), link_of) for point in points]
     known = {point.run for point in sweep.points}
     others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
-    lines += [_unknown(sweep, run, link_of) for run in others]
+    lines += [_of_run(run, link_of) for run in others]
     st.subheader("Everything that was tried")
     show_table(lines[:SHOWN], "points", forms={"Seeds": "{:.0f}"} | {one.measure: _number for one in sweep.objectives})
     states = Counter("complete" if point.complete else "pruned" for point in points)
@@ -221,13 +213,12 @@ def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_o
     }
 
 
-def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Line:
-    """A trial without a result."""
+def _of_run(run: TrackedRow, link_of: TrialLinkOf) -> Line:
+    """A trial of which its run alone is known."""
     return {
         "Point": markdown_text(run.name),
         "State": badge(_state(run)),
-        **dict.fromkeys(one.measure for one in sweep.objectives),
-        **{"Seeds": None, "Against the best on dev": MISSING, "MLflow": link(link_of(run), run.run_id[:8])},
+        "MLflow": link(link_of(run), run.run_id[:8]),
     }
 
 
