@@ -131,9 +131,9 @@ def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     drawn = there.sort_values(over.label) if numeric else there
     axes = {"x": over.label, "y": measure, "hover_name": "point", "log_x": over.log and numeric}
     colours = {"color": others, "color_discrete_sequence": PALETTE} if few else {"color_discrete_sequence": [TIE]}
-    figure = (
-        px.line(drawn, markers=True, **axes, **colours) if few and numeric else px.scatter(drawn, **axes, **colours)
-    )
+    figure = px.scatter(drawn, **axes, **colours)
+    if few and numeric:
+        figure.update_traces(mode="lines+markers")
     for value, label in zip(lacking[measure], lacking[others], strict=True):
         figure.add_hline(y=value, line={"color": TIE, "dash": "dash"}, annotation_text=label)
     shown = few and there[others].nunique() > 1
