@@ -165,7 +165,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     filled = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
     measured = [column for column in filled if column.place]
     ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
-    return Board(view, tuple(filled), tuple(lines), marks.text, marks.legible, ranked)
+    return Board(view, tuple(filled), tuple(lines), marks.text, bool(marks.cells), ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.evaluation.rendering import Style, caption, how_tested
+from midmask.evaluation.rendering import caption
 from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
 from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
@@ -191,9 +191,6 @@ PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
 MOST = 80
 """Systems that are compared, all pairs of them: more would keep a page waiting."""
 
-MOST_MARKED = 30
-"""Systems that superscripts tell apart: of more, nobody reads them."""
-
 Where = tuple[str, CollectionSplit, str]
 """An entry's name, a place, a measure."""
 
@@ -212,7 +209,6 @@ class Marks:
 
     cells: Mapping[Where, Mark] = field(default_factory=dict)
     text: str = ""  # how it was tested, or why not
-    legible: bool = False  # whether superscripts can tell so many systems apart
 
 
 def marks_of(
@@ -238,14 +234,13 @@ def marks_of(
     if not columns:
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
-    legible = len(entries) <= MOST_MARKED
     ranks = {label: rank_ranges(tests) for label, tests in table.comparisons.items()}
     cells: dict[Where, Mark] = {}
     for (name, label), cell in table.cells.items():
         place, column = columns[label]
         mark = Mark(cell.better_than, ranks[label][name])
         cells[name, place, column.measure] = mark
-    return Marks(cells, _text(table, legible, sorted(unpaired), len(entries)), legible)
+    return Marks(cells, _text(table, sorted(unpaired)))
 
 
 def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf, measure: str = "") -> list[pa.Table]:
@@ -277,10 +272,8 @@ def has_measure(table: pa.Table, measure: str) -> bool:
     return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
 
 
-def _text(table: ResultTable, legible: bool, unpaired: Sequence[str], systems: int) -> str:
-    said = caption(table, Style(marks="better_than" if legible else "none"))
-    if not legible:
-        said += f" Tested ({how_tested(table)}); filter these {systems} systems down to {MOST_MARKED} for superscripts."
+def _text(table: ResultTable, unpaired: Sequence[str]) -> str:
+    said = caption(table)
     if not unpaired:
         return said
     names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")
