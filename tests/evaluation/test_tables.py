@@ -257,7 +257,7 @@ def board(name: str) -> Board:
     changed = {"midmask.recipe": name, "midmask.protocol": name, "midmask.backbone": f"{name}2"}
     runs = [replace(run, run_id=f"{name}{run.run_id}", tags=run.tags | changed) for run in compared.tracked_rows()[:1]]
     found = rows([*runs, *compared.tracked_rows()])
-    view = View(place_names(row.place for row in found), ("nDCG@10",), {}, "newest", False, "none", name, False)
+    view = View(place_names(row.place for row in found), ("nDCG@10",), "newest", False, False)
     return board_of(entries(found), view, lambda shown: Marks(text=f"Not compared: {name}."))
 
 
@@ -300,17 +300,6 @@ def tags_of(text: str) -> set[str]:
     parsed = Tags()
     parsed.feed(text)
     return set(parsed.tags)
-
-
-def test_a_markdown_export_keeps_its_cells_and_no_html() -> None:
-    for name in EVIL:
-        shown = board(name)
-        lines = export.as_markdown(shown).splitlines()
-        counts = {len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines[: 2 + len(shown.lines)]}
-        assert counts == {4 + len(shown.fields) + len(shown.columns)}, name
-        assert len(lines) == 2 + len(shown.lines) + 2, "the table, a blank line, the legend"
-        assert tags_of("\n".join(lines)) <= {"sup"}
-        assert not re.search(r"(?<!\\)\[", "\n".join(lines)), "no link, no image"
 
 
 def test_tables_of_a_benchmark_escape_likewise() -> None:

@@ -1,8 +1,7 @@
 """Marks as scipy finds them, gains, ranks, order, collections of one name, and what leaves the page."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
+from datetime import timedelta
 from itertools import combinations
 
 import numpy as np
@@ -13,8 +12,8 @@ from hypothesis import strategies as some
 from scipy import stats
 
 from midmask.leaderboard import board as boards
-from midmask.leaderboard.entries import MOST, MOST_MARKED, Marks, entries, marks_of, said
-from midmask.leaderboard.export import as_csv, as_markdown, document
+from midmask.leaderboard.entries import MOST, Marks, entries, marks_of
+from midmask.leaderboard.export import as_csv
 from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
 from midmask.tracking.reading import TrackedRow
@@ -40,8 +39,6 @@ def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
         got = {name: {other.partition(" ")[0] for other in cell.better_than} for name, cell in cells.items()}
         assert got == expected and expected["dupmae"] == {"none", "bm25"}, "the first two are a tie"
         assert [name for name, cell in cells.items() if cell.best] == [max(means, key=lambda name: means[name].mean())]
-    ties = {line.entry.recipe: line.cells[NDCG].ties for line in board(view("ties")).lines}
-    assert ties == {"dupmae": "a", "retromae": "a", "none": "b", "bm25": "c"}
 
 
 def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
@@ -53,73 +50,37 @@ def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
         table = per_query_of(row)
         return table.filter(pa.array([query in keep for query in table["query_id"].to_pylist()])) if own else None
 
-    marks = marks_of(found, SHOWN, ["nDCG@10", "AP"], half, "better_than")
+    marks = marks_of(found, SHOWN, ["nDCG@10", "AP"], half)
     assert {name.partition(" ")[0] for name, _, _ in marks.cells} == {"dupmae", "retromae"}
     assert "none ·" in marks.text and "bm25 ·" in marks.text
-    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query_of(row) if row.seed == "0" else None, "ties")
+    one_seed = marks_of(found, SHOWN, ["nDCG@10"], lambda row: per_query_of(row) if row.seed == "0" else None)
     assert "Nothing was compared" in one_seed.text, "a mean over three seeds is not tested on one"
     many = [replace(found[0], note=str(number)) for number in range(MOST + 1)]
-    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query_of, "ties").text
-    copies = [replace(entry, note=str(at)) for at in range(MOST_MARKED // len(found) + 1) for entry in found]
-    shown = board(view(), copies)
-    assert len(copies) > MOST_MARKED and shown.view.marks == "none", "ranks and bars, but no superscripts"
-    assert all(len(line.cells[NDCG].better_than) > 2 for line in shown.lines if line.entry.recipe == "dupmae")
-
-
-def test_gain_per_hour_is_counted_from_the_baseline_of_the_same_kind() -> None:
-    other = [compared.tagged(run, protocol="p2") for run in compared.tracked_rows()]
-    found = entries(rows([*compared.tracked_rows(), *(run for run in other if run.run_id.startswith("dupmae"))]))
-    lines = {(line.entry.recipe, line.entry.protocol): line for line in board(view("none"), found).lines}
-    means = {name: lines[name, "in_batch"].cells[NDCG].sorts_by for name in ("dupmae", "none")}
-    expected = 100 * (means["dupmae"] - means["none"]) / compared.HOURS["dupmae"]  # type: ignore[operator]
-    assert lines["dupmae", "in_batch"].cells[boards.GAIN].number == pytest.approx(expected)
-    assert lines["dupmae", "p2"].cells[boards.GAIN].number is None, "nothing to hold it against"
-    assert lines["none", "in_batch"].cells[boards.GAIN].number is None
-    assert lines["bm25", "in_batch"].cells[boards.GAIN].number is None, "it was not trained"
-    assert lines["dupmae", "in_batch"].cells[boards.HOURS].number == 4.0
+    assert f"down to {MOST}" in marks_of(many, SHOWN, ["nDCG@10"], per_query_of).text
 
 
 def test_filters_trials_and_columns() -> None:
     runs = compared.tracked_rows()
     runs += [compared.tagged(run, step="trial") for run in runs]
     found = entries(rows(runs))
-    assert len(board(view("none"), found).lines) == 4 and len(board(view("none", trials=True), found).lines) == 8
-    dense = board(view("none", filters={"representation": "dense"}), found)
+    assert len(board(view(), found).lines) == 4 and len(board(view(trials=True), found).lines) == 8
+    dense = board(view(find="DENSE"), found)
     assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
-    assert not board(view("none", places={DEV._replace(split="test"): "squad test"}), found).lines
+    assert not board(view(places={DEV._replace(split="test"): "squad test"}), found).lines
     newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
-    (first, *_) = board(view("none", boards.NEWEST), entries(rows([newest, *runs]))).lines
+    (first, *_) = board(view(boards.NEWEST), entries(rows([newest, *runs]))).lines
     assert first.entry.recipe == newest.tags["midmask.recipe"]
-    assert board(view("none"), entries(rows(runs[:1]))).fields == []
+    assert board(view(), entries(rows(runs[:1]))).fields == []
     other = compared.tagged(runs[0], pretrain_on="other")
-    assert board(view("none"), entries(rows([runs[0], other]))).fields == ["pretrain_on"], "they differ in it"
+    assert board(view(), entries(rows([runs[0], other]))).fields == ["pretrain_on"], "they differ in it"
 
 
-class Links(HTMLParser):
-    """Attributes by which a page would ask for something, and its visible texts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asks: list[str] = []
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.asks += [f"{tag} {name}" for name, _ in attrs if name in ("src", "srcset", "data", "action")]
-        self.asks += [tag] * (tag in ("link", "iframe", "img", "object", "base"))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
-def test_the_html_file_asks_for_nothing_and_escapes_what_it_is_told() -> None:
+def test_the_table_escapes_what_it_is_told() -> None:
     evil = [compared.tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
     found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
-    unmarked = boards.board_of(found, view("none"), lambda shown: Marks())
-    text = document(unmarked, source="<s>", address='http://h/?a="b', when=datetime(2026, 1, 2, tzinfo=UTC))
-    page = Links()
-    page.feed(text)
-    assert page.asks == [] and "@import" not in text and "url(" not in text
-    assert '<img src="x">' in page.texts and any("2026-01-02 00:00" in told for told in page.texts)
+    shown = boards.board_of(found, view(), lambda systems: Marks())
+    text = html_table(shown, shown.lines, link=lambda row: 'http://h/?a="b')
+    assert "<img" not in text and "&lt;img src=&#34;x&#34;&gt;" in text and 'href="http://h/?a=&#34;b"' in text
 
 
 def by_recipe(found: dict[str, object]) -> dict[str, object]:
@@ -132,42 +93,15 @@ def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) 
     assert by_recipe(shown.ranks) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
     ranges = by_recipe({line.entry.name: boards.range_of(shown, line) for line in shown.lines})
     assert ranges == {"dupmae": "1-2", "retromae": "1-2", "none": "", "bm25": ""}
-    tied = {name: lanes == (True,) for name, lanes in by_recipe(dict(boards.lanes_of(shown))).items()}
-    assert tied == {"dupmae": True, "retromae": True, "none": False, "bm25": False}
 
 
 def test_exports_tell_ranks_and_without_tests_they_are_those_of_the_means() -> None:
     shown = board(view())
-    first = as_markdown(shown).splitlines()[2].split("|")[2].strip()
-    assert boards.rank_text(shown, shown.lines[0]) == "1 (1-2)" == first
+    assert boards.rank_text(shown, shown.lines[0]) == "1 (1-2)"
     assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
     many = board(view(), [replace(shown.lines[0].entry, note=str(at)) for at in range(MOST + 1)])
     assert set(many.ranks.values()) == {1}, "equal means share a rank"
-    assert not any(boards.range_of(many, line) for line in many.lines) and not any(boards.lanes_of(many).values())
-
-
-def test_a_measure_has_two_digits_of_its_error() -> None:
-    expected = {0.031: 3, 0.0064: 4, 0.1: 2, 0.5: 2, 1e-9: 4, None: 4, 0.0: 4}
-    assert {error: boards.decimals([error]) for error in expected} == expected
-
-
-def test_the_error_is_that_of_the_mean_over_queries() -> None:
-    shown = board(view())
-    means = np.mean([[*compared.values("dupmae", seed, "nDCG@10").values()] for seed in compared.SEEDS], axis=0)
-    expected = means.std(ddof=1) / np.sqrt(len(means))
-    assert shown.lines[0].cells[NDCG].error == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"objective.decoder_mask_ratio": "0.5", "objective.encoder_mask_ratio": "0.3"}, ["mask 0.30 / 0.50"]),
-        ({"stages.1.train.steps": "300"}, ["300 fine-tuning steps stage 2"]),
-        ({"corpus.max_passages": "null"}, ["all passages"]),
-    ],
-)
-def test_settings_are_said_as_people_say_them(settings: dict[str, str], words: list[str]) -> None:
-    assert said(settings.items()) == words
+    assert not any(boards.range_of(many, line) for line in many.lines)
 
 
 def test_it_opens_where_the_newest_results_are() -> None:
@@ -193,7 +127,7 @@ RUNS = [compared.evaluated(*key, value, corpus="pydocs", queries=1204) for key, 
 
 def shown(runs: list[TrackedRow]) -> boards.View:
     places = place_names(row.place for row in rows(runs))
-    return boards.View(places, ("nDCG@10",), {}, "newest", False, "none", "none", False)
+    return boards.View(places, ("nDCG@10",), "newest", False, False)
 
 
 def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
@@ -204,8 +138,8 @@ def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() ->
     best = {(collection, recipe): cell.value.mean for collection, recipe, cell in cells if cell.best}
     assert best == {("3f2a", "dupmae"): 0.5, ("b07d", "none"): 0.3}, "0.3 is the best of its own collection"
     names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
-    assert all(name in as_markdown(board) for name in names)
-    assert all(f">{name}</th>" in html_table(board, board.lines) for name in names)
+    text = html_table(board, board.lines, link=lambda row: "")
+    assert all(f">{name}</th>" in text for name in names)
 
 
 parts = (["pydocs", "squad"], ["dev", "test"], ["", "3f2a90", "3f2a91", "77aa00"], [0, 100, 1204])
@@ -226,4 +160,4 @@ def test_the_caption_of_a_page_shows_names_as_text() -> None:
     """Streamlit reads captions as Markdown: an image in a name would be fetched from the host that it names."""
     evil = "![x](http://host/pixel) <b>|"
     changed = [replace(one, tags={**one.tags, "midmask.protocol": evil}) for one in RUNS]
-    assert "\\[x\\](http://host/pixel) &lt;b&gt;\\|" in captions(page("board", changed, marks="none"))
+    assert "\\[x\\](http://host/pixel) &lt;b&gt;\\|" in captions(page("board", changed))

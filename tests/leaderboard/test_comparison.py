@@ -1,7 +1,6 @@
 """Which systems are compared, on what, how it is said; counts by hand; what lies behind a tracked number."""
 
 import gzip
-import itertools
 import math
 import re
 import shutil
@@ -17,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.evaluation.statistics.pairing import Pairing, pair_systems, widest
+from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, sentence
 from midmask.experiment.plan import plan
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
 from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
-from midmask.leaderboard.queries import groups, look_up, quartiles, query_traits
+from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import LeaderboardRow, measured, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
@@ -206,47 +205,6 @@ def test_seeds_are_joined_by_their_means_on_the_queries_that_all_have() -> None:
     assert found.own_N.tolist() == pytest.approx([0.4, 0.5]) and (found.wins, found.ties, found.losses) == (1, 1, 0)
 
 
-NUMBERS = st.lists(st.integers(0, 12), min_size=1, max_size=40)
-
-
-def pairing(differences: list[float]) -> Pairing:
-    names = tuple(f"q{number:02d}" for number in range(len(differences)))
-    return Pairing(names, np.array(differences), np.zeros(len(differences)), 0)
-
-
-@given(data=st.data(), numbers=NUMBERS, bounds=st.sets(st.integers(0, 12), max_size=4))
-def test_groups_are_those_of_a_loop(data: st.DataObject, numbers: list[int], bounds: set[int]) -> None:
-    steps = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0])
-    own = pairing(data.draw(st.lists(steps, min_size=len(numbers), max_size=len(numbers))))
-    known = dict(zip(own.queries, numbers, strict=True))
-    known.pop("q03", None)  # a query of which nothing is known
-    edges = [-1, *sorted(bounds), 10**6]
-    expected = []
-    for low, high in itertools.pairwise(edges):
-        inside = [query for query in own.queries if query in known and low < known[query] <= high]
-        if inside:
-            values = [own.own_N[own.queries.index(query)] for query in inside]
-            least, most = min(known[query] for query in inside), max(known[query] for query in inside)
-            counts = (sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values))
-            label = f"{least}" if least == most else f"{least} to {most}"
-            expected.append((label, *counts, pytest.approx(np.mean(values))))
-    found = groups(own, known, sorted(bounds)).items()
-    assert [(label, one.wins, one.ties, one.losses, one.difference_N.mean()) for label, one in found] == expected
-
-
-@given(numbers=NUMBERS)
-def test_a_quarter_of_the_queries_lies_below_each_quartile(numbers: list[int]) -> None:
-    found = quartiles({f"q{number}": value for number, value in enumerate(numbers)})
-    assert list(found) == sorted(set(found)) and len(found) <= 3
-    at = {part: sorted(numbers)[(len(numbers) - 1) * part // 4] for part in (1, 2, 3)}
-    assert set(found) == set(at.values())
-
-
-def test_what_lies_elsewhere_is_named(tmp_path: Path) -> None:
-    found = query_traits(Place(str(tmp_path / "gone")), ["q"])
-    assert not found.words and not found.relevant and "nothing is there" in found.missing
-
-
 @pytest.fixture(scope="module")
 def uri(worked_store: tuple[Path, dict[str, str]]) -> str:
     return f"sqlite:///{worked_store[0]}/mlflow.db"
@@ -320,9 +278,8 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
     trace = load(place_of(run)).place
     table = pq.read_table(f"{trace.uri}/trace.parquet")
-    assert [point.value for point in told.lines["loss"]] == pytest.approx(table["loss"].to_pylist())
-    assert [point.value for point in told.lines["decoder_mlm"]] == pytest.approx(table["part/decoder_mlm"].to_pylist())
-    assert told.length == 3 and "no such" not in told.lines
-    steps, spent = [1, 2, 3], {name: np.cumsum(table[name].to_numpy()) for name in ("tokens", "seconds")}
-    assert told.tokens == pytest.approx(dict(zip(steps, spent["tokens"], strict=True)))
-    assert told.hours == pytest.approx(dict(zip(steps, spent["seconds"] / 3600, strict=True)))
+    assert told.lines["loss"].to_dict() == pytest.approx(dict(zip([1, 2, 3], table["loss"].to_pylist(), strict=True)))
+    assert told.lines["decoder_mlm"].tolist() == pytest.approx(table["part/decoder_mlm"].to_pylist())
+    assert "no such" not in told.lines
+    assert told.spent()["tokens"].tolist() == pytest.approx(np.cumsum(table["tokens"].to_numpy()))
+    assert told.spent()["hours"].tolist() == pytest.approx(np.cumsum(table["seconds"].to_numpy()) / 3600)

@@ -100,20 +100,20 @@ def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
     assert {*zip(points.x, points.y, strict=True)} - {*joined} == {*shown[False]}
 
 
-def test_optuna_draws_the_trials_of_the_file() -> None:
+def test_the_figures_have_the_trials_of_the_file() -> None:
     sweep = parse_sweep(decoder())
     values = [sweep.first(point) for point in sweep.complete]
-    trials, best, *_ = figures.history(sweep).data
-    assert list(trials.y) == values and list(best.y)[: len(values)] == [*accumulate(values, max)]
-    (trials,) = figures.slice_over(sweep, over(sweep, "decoding")).data
-    drawn = sorted(zip(trials.x, trials.y, strict=True))
-    assert drawn == sorted((str(point.parameters["o.decoding"]), sweep.first(point)) for point in sweep.complete)
-    (trials,) = figures.slice_over(sweep, over(sweep, "layers")).data
-    assert len(trials.y) == 6 and set(trials.text) < {point.label for point in sweep.complete}, "some lack it"
+    trials, best = figures.history(sweep).data
+    assert list(trials.y) == values and list(best.y) == [*accumulate(values, max)]
+    (surface,) = figures.surface(sweep, over(sweep, "ratio"), over(sweep, "decoding")).data
+    assert list(surface.x) == ["0.15", "0.5", "0.7"] and list(surface.y) == ["basic", "enhanced"]
+    assert surface.z.tolist() == [pytest.approx([0.09, 0.105, 0.125]), pytest.approx([0.12, 0.15, 0.14])]
+    shares = figures.importance(sweep, sweep.importance).data[0]  # type: ignore[arg-type]
+    assert dict(zip(shares.y, shares.x, strict=True)) == {"ratio": 0.7, "decoding": 0.3}
     every = parse_sweep(told())
     assert [line.y for line in figures.rungs(every).data if line.name == "pruned"] == [(0.1,)]
-    lines = figures.parallel(every).data
-    assert len(lines) == len(every.complete) and {line.line.color for line in lines} == {figures.WIN, figures.TIE}
+    words = figures.lines(every, over(every, "words from")).data
+    assert {value for line in words for value in line.x} == {"logits", "none"}, "a choice of none is a value too"
 
 
 def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Pat
     assert list(figures.figures_of(parse_sweep(lone))) == ["History"]
     html = figures.write(parse_sweep({**told(), "name": "<b>", "importance": None}), tmp_path / "new").read_text()
     titles = re.findall("<h2>(.*?)</h2>", html)
-    assert titles[1:] == ["History", "Pareto front", "Over CLS width", "Over N", "Over words from"]
+    assert titles == ["Over CLS width", "Over N", "Over words from", "History", "Pareto front"]
     assert html.count("Plotly.newPlot(") >= len(titles) and "<h1>&lt;b&gt;" in html
     assert not re.search(r"<(script|link)[^>]*(src|href)=", html), "it asks no other host"
 

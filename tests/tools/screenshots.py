@@ -69,11 +69,11 @@ class Picture(NamedTuple):
     height: int = 0
 
 
-LABELS = "?corpus=squad&split=test&protocol=10k+labels"
+LABELS = "?corpus=squad&split=test&find=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
 HEIGHTS = {
     **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000, ("training", "training"): 900},
-    **{("methods", "?split=test&representation=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},
+    **{("methods", "?split=test&find=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},
     ("verdict", "verdict.html"): 1100,
 }
 PICTURES = {name: Picture(name, page, height=height) for (name, page), height in HEIGHTS.items()}

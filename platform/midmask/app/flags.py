@@ -214,7 +214,7 @@ def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:
 def add_sweep_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that all sweeps share."""
     parser.add_argument(
-        "--search", choices=("grid", "random", "tpe", "nsga2"), help="how trials are chosen; default: the space's"
+        "--search", choices=("grid", "random", "tpe"), help="how trials are chosen; default: the space's"
     )
     parser.add_argument("--trials", type=_positive, metavar="N", help="budget of all but grid; default: the space's")
 

@@ -2,17 +2,11 @@
 
 Gains: the difference to the baseline in the same setting, with its interval; with settings that differ in their
 labelled queries, it answers when middle training pays, and over the tokens of middle training how much is enough.
-
-    python -m midmask.benchmark.figures docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
-        --systems retromae,dupmae --settings "no labels,1k labels,10k labels"
-
-prints the numbers of such a figure, as Markdown, from a folder of records. By collection: the main finding of Lassance
-et al. (SIGIR 2023), a panel per corpus and representation, with no middle training as the level to pass.
+By collection: the main finding of Lassance et al. (SIGIR 2023), a panel per corpus and representation, with no middle
+training as the level to pass.
 """
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -24,7 +18,7 @@ from midmask.benchmark.design import variant
 from midmask.benchmark.records import recorded_results
 from midmask.benchmark.results import Results, SystemKey, order_splits, weigh
 from midmask.core.words import MISSING
-from midmask.errors import UserError, unknown
+from midmask.errors import unknown
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import contrast, deviation
 from midmask.evaluation.statistics.significance import p_text
@@ -56,9 +50,7 @@ class PanelPoint:
 class Panel:
     """Systems by setting, or by what their middle training read, on one corpus with one representation."""
 
-    corpus: str
-    split: str
-    title: str
+    title: str  # corpus, split, representation; and setting
     conditions: tuple[str, ...]  # in the benchmark's order
     rows: dict[str, dict[str, PanelPoint]]  # system -> condition -> its point
     levels: dict[str, PanelPoint | None]  # without a condition; None: not measured
@@ -115,26 +107,30 @@ def panel_table(panels: Sequence[Panel]) -> str:
     return markdown(["evaluated on", "system", *levels, *conditions], rows)
 
 
-def _view(representation: str) -> str:
-    return VIEW_NAMES.get(representation, representation)
+def _parts(results: Results, measure: str, *fields: str) -> Iterator[tuple[str, Results]]:
+    """(title of its panel, results with the measure) by corpus and these fields of their keys; each corpus on test, or
+    on its other split if there is none.
+    """
+    measured = Results(result for result in results if measure in result.measures)
+    for corpus in results.names("corpus"):
+        split = order_splits(results.where(corpus=corpus).names("split"))[0]
+        here = measured.where(corpus=corpus, split=split)
+        for names in dict.fromkeys(tuple(getattr(result.key, field) for field in fields) for result in here):
+            title = ", ".join([f"{corpus} {split}", *(VIEW_NAMES.get(name, name) for name in names)])
+            yield title, here.where(**dict(zip(fields, names, strict=True)))
 
 
 def gain_panels(results: Results, baseline: str, measure: str) -> list[Panel]:
-    """The gains over the baseline, where it was measured in two settings or more; each corpus on test, or on its other
-    split if there is none.
-    """
+    """The gains over the baseline, where it was measured in two settings or more."""
     panels = []
-    for corpus, representation in dict.fromkeys((result.corpus, result.key.representation) for result in results):
-        split = order_splits(results.where(corpus=corpus).names("split"))[0]
-        measured = results.where(corpus=corpus, split=split, representation=representation)
-        here = Results(result for result in measured if measure in result.measures)
+    for title, here in _parts(results, measure, "representation"):
         base = {result.key.setting: result.key for result in here.where(system=baseline)}
         gains: dict[str, dict[str, PanelPoint]] = {}
         for key in dict.fromkeys(result.key for result in here):
             if key.system != baseline and key.is_encoder and key.setting in base:
                 gains.setdefault(_label(key, here), {})[key.setting] = _gain(key, base[key.setting], here, measure)
         if len(base) > 1 and gains:
-            panels.append(Panel(corpus, split, f"{corpus} {split}, {_view(representation)}", tuple(base), gains, {}))
+            panels.append(Panel(title, tuple(base), gains, {}))
     return panels
 
 
@@ -152,14 +148,10 @@ LENGTHS = 3
 
 def curve_panels(results: Results, baseline: str, measure: str) -> list[Panel]:
     """The gains over the baseline by the tokens of middle training, of recipes that were trained for `LENGTHS`
-    different numbers of them; each corpus on test, or on its other split if there is none.
+    different numbers of them.
     """
     panels = []
-    where = dict.fromkeys((result.corpus, result.key.representation, result.key.setting) for result in results)
-    for corpus, representation, setting in where:
-        split = order_splits(results.where(corpus=corpus).names("split"))[0]
-        measured = results.where(corpus=corpus, split=split, representation=representation, setting=setting)
-        here = Results(result for result in measured if measure in result.measures)
+    for title, here in _parts(results, measure, "representation", "setting"):
         base = next((result.key for result in here.where(system=baseline)), None)
         tokens = {result.key: result.costs.pretrain_tokens for result in here if result.costs is not None}
         gains: dict[str, dict[int, PanelPoint]] = {}
@@ -169,8 +161,7 @@ def curve_panels(results: Results, baseline: str, measure: str) -> list[Panel]:
         if curves := {recipe: points for recipe, points in gains.items() if len(points) >= LENGTHS}:
             counts = sorted({count for points in curves.values() for count in points})
             rows = {recipe: {_millions(n): points[n] for n in sorted(points)} for recipe, points in curves.items()}
-            title = f"{corpus} {split}, {_view(representation)}, {setting}"
-            panels.append(Panel(corpus, split, title, tuple(dict.fromkeys(map(_millions, counts))), rows, {}))
+            panels.append(Panel(title, tuple(dict.fromkeys(map(_millions, counts))), rows, {}))
     return panels
 
 
@@ -189,8 +180,7 @@ def curve_figure(results: Results, path: Path, baseline: str | None, measure: st
     returns an empty text where no recipe was trained for several lengths.
     """
     panels = curve_panels(results, baseline, measure) if baseline else []
-    what = f"{measure} less that of `{baseline}`, by tokens of middle training,"
-    return _gains_of(panels, results, path, f"{measure}, gain over {baseline}", what)
+    return _gains_of(panels, results, path, measure, f"of `{baseline}`, by tokens of middle training,")
 
 
 def gains_figure(results: Results, path: Path, baseline: str | None, measure: str) -> str:
@@ -198,18 +188,20 @@ def gains_figure(results: Results, path: Path, baseline: str | None, measure: st
     without a baseline in two settings.
     """
     panels = gain_panels(results, baseline, measure) if baseline else []
-    what = f"{measure} less that of `{baseline}` in the same setting,"
-    return _gains_of(panels, results, path, f"{measure}, gain over {baseline}", what)
+    return _gains_of(panels, results, path, measure, f"of `{baseline}` in the same setting,")
 
 
-def _gains_of(panels: Sequence[Panel], results: Results, path: Path, axis: str, what: str) -> str:
-    """Draws the panels, if there are any, and writes their table below `what` was gained."""
+def _gains_of(panels: Sequence[Panel], results: Results, path: Path, measure: str, whose: str) -> str:
+    """Draws the panels, if there are any, and writes their table below what was gained over `whose` measure."""
     if not panels:
         return ""
-    draw_panels(panels, path, _draw_gains, axis)
+    draw_panels(panels, path, _draw_gains, f"{measure}, gain")
     middle = len({result.pretrain_seed for result in results} - {None})
     run = f"{middle} middle trainings of each method" if middle > 1 else "each middle training was run once"
-    return f"{what} with its 95% interval over queries and fine-tuning seeds; {run}.\n\n{panel_table(panels)}"
+    return (
+        f"{measure} less that {whose} with its 95% interval over queries and fine-tuning seeds; {run}.\n\n"
+        f"{panel_table(panels)}"
+    )
 
 
 def _draw_gains(axes: "Axes", panel: Panel) -> None:
@@ -224,22 +216,15 @@ UNTRAINED = "no middle training"
 
 
 def collection_panels(results: Results, measure: str = "RR@10") -> list[Panel]:
-    """The systems that were trained on two collections or more, by collection; each corpus on test, or on its other
-    split if there is none.
-    """
+    """The systems that were trained on two collections or more, by collection."""
     panels = []
-    where = dict.fromkeys((result.corpus, result.key.representation, result.key.setting) for result in results)
-    for corpus, representation, setting in where:
-        split = order_splits(results.where(corpus=corpus).names("split"))[0]
-        here = results.where(corpus=corpus, split=split)
-        group = here.where(representation=representation, setting=setting)
+    for title, group in _parts(results, measure, "representation", "setting"):
         trained = {name: _by_collection(group.where(system=name), measure) for name in group.names("system")}
         if rows := {name: row for name, row in trained.items() if len(row) > 1}:
-            title = f"{corpus} {split}, {_view(representation)}, {setting}"
+            bm25 = results.where(system="bm25", corpus=group[0].corpus, split=group[0].split)
+            levels = {UNTRAINED: _over_seeds(group.where(system="none"), measure), "BM25": _over_seeds(bm25, measure)}
             collections = tuple(dict.fromkeys(name for row in rows.values() for name in row))
-            none, bm25 = group.where(system="none"), here.where(system="bm25")
-            levels = {UNTRAINED: _over_seeds(none, measure), "BM25": _over_seeds(bm25, measure)}
-            panels.append(Panel(corpus, split, title, collections, rows, levels))
+            panels.append(Panel(title, collections, rows, levels))
     return panels
 
 
@@ -293,22 +278,3 @@ def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settin
     in_order = (result for name in settings for result in results.where(setting=name))
     selected = [result for result in in_order if result.key.system in (baseline, *systems)]
     return panel_table(gain_panels(Results(selected), baseline, measure))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    for name in ("baseline", "systems", "settings", "measure"):
-        parser.add_argument(f"--{name}", required=True)
-    flags = parser.parse_args()
-    try:
-        names = flags.systems.split(","), flags.settings.split(",")
-        print(gains_of_records(flags.folder, flags.baseline, *names, flags.measure))
-    except UserError as error:
-        print(f"figures: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

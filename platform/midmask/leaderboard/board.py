@@ -1,19 +1,16 @@
 """The leaderboard as cells: chosen systems × (corpus, split, measure), with costs, ranks, and how all of it reads.
 
-Pages and exports draw it. Tie groups are also lanes: bars that join what the tests cannot tell apart.
+The page and its CSV have it.
 """
 
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 from midmask.core.words import MISSING, clock, size
 from midmask.evaluation.statistics.ranks import competition_ranks, label
-from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Shown, Value, baselines, gain_per_hour, kind
+from midmask.leaderboard.entries import LABELS, Entry, Mark, Marks, Value
 from midmask.leaderboard.rows import CollectionSplit
 
 HOURS, BYTES, SEARCH = "Train hours", "Bytes per passage", "Search ms"
@@ -26,7 +23,6 @@ COST_HEADS = {HOURS: "Training", BYTES: "Per passage", SEARCH: "Search"}
 RECALLS = {"Index recall@10": "index_recall_at_10", "Index recall@100": "index_recall_at_100"}
 """Column -> the fact that it shows, beside the costs: what approximate searches find of exact ones' best passages."""
 
-GAIN = "Gain per hour"
 NEWEST = "newest"
 
 HEADS = {
@@ -40,27 +36,24 @@ HEADS = {
 
 
 DECIMALS = 4
-"""Decimals of a measure whose standard error is not known."""
+"""Of measures."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The choices that determine a board: its columns, filters, order and marks."""
+    """The choices that determine a board: its columns, systems and order."""
 
     places: Mapping[CollectionSplit, str]  # groups of columns, each with its name (`rows.place_names`)
     measures: tuple[str, ...]
-    filters: Mapping[str, str]  # field of an entry -> the value it must have
     order: str  # a column's key, a head of `HEADS`, or `newest`; the best comes first
     reverse: bool  # the best comes last
-    marks: Shown
-    baseline: str  # the recipe that gains are counted from
     trials: bool
     find: str = ""  # words that a system's name must contain; case is ignored
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A column of the board: a measure at a place, a cost, or a gain."""
+    """A column of the board: a measure at a place, or a cost."""
 
     key: str
     head: str
@@ -75,7 +68,7 @@ class BoardCell(Mark):
     """One system in one column; without `value` and `number`, nothing is known."""
 
     value: Value | None = None  # of a measure, with its spread
-    number: float | None = None  # of a cost or gain
+    number: float | None = None  # of a cost
     best: bool = False
 
     @property
@@ -100,6 +93,7 @@ class Board:
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
     text: str
+    lettered: bool = False  # whether superscripts tell which systems each is better than
     ranked: BoardColumn | None = None  # the column that ranks are counted in; None where no system was measured
 
     @cached_property
@@ -109,11 +103,6 @@ class Board:
             return {}
         values = {line.entry.name: line.cells[self.ranked.key].value for line in self.lines}
         return competition_ranks({name: value.mean for name, value in values.items() if value is not None})
-
-    @cached_property
-    def decimals(self) -> dict[str, int]:
-        """A column's key -> the decimals of its measures, the same for all systems."""
-        return {column.key: decimals(line.cells[column.key].error for line in self.lines) for column in self.columns}
 
     @cached_property
     def fields(self) -> list[str]:
@@ -126,14 +115,6 @@ class Board:
         """
         values = ((getattr(line.entry, name), line.entry.recipe) for line in self.lines)
         return {value for value, recipe in values if value not in ("", "none", recipe)}
-
-
-def decimals(errors: Iterable[float | None]) -> int:
-    """The decimals that leave two digits of the median standard error over queries, 2 to 4: systems on the same queries
-    are paired, so that differences below one error may count, but none below a tenth of it.
-    """
-    positive = [error for error in errors if error and math.isfinite(error)]
-    return min(max(1 - math.floor(math.log10(median(positive))), 2), DECIMALS) if positive else DECIMALS
 
 
 def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
@@ -164,7 +145,7 @@ def columns_of(places: Mapping[CollectionSplit, str], measures: Sequence[str]) -
         for measure in measures
     ]
     costs = [BoardColumn(name, head, low_is_good=True) for name, head in COST_HEADS.items()]
-    return [*measured, *costs, *(BoardColumn(name, name) for name in RECALLS), BoardColumn(GAIN, GAIN)]
+    return [*measured, *costs, *(BoardColumn(name, name) for name in RECALLS)]
 
 
 def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
@@ -176,8 +157,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     shown = [entry for entry in found if _is_wanted(entry, view)]
     marks = mark(shown)
     columns = columns_of(view.places, view.measures)
-    cells = {column.key: _cells(column, shown, view, marks) for column in columns if column.key != GAIN}
-    cells[GAIN] = _gains(shown, found, view)
+    cells = {column.key: _cells(column, shown, view, marks) for column in columns}
     lines = [
         BoardLine(label(number), entry, {key: by_entry[entry.name] for key, by_entry in cells.items()})
         for number, entry in enumerate(_ordered(shown, view, cells, columns))
@@ -185,7 +165,7 @@ def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]
     filled = [column for column in columns if any(cell.sorts_by is not None for cell in cells[column.key].values())]
     measured = [column for column in filled if column.place]
     ranked = next((column for column in measured if column.key == view.order), next(iter(measured), None))
-    return Board(replace(view, marks=marks.shown), tuple(filled), tuple(lines), marks.text, ranked)
+    return Board(view, tuple(filled), tuple(lines), marks.text, bool(marks.cells), ranked)
 
 
 def _is_wanted(entry: Entry, view: View) -> bool:
@@ -193,7 +173,6 @@ def _is_wanted(entry: Entry, view: View) -> bool:
     return (
         (view.trials or not entry.trial)
         and all(word in name for word in view.find.lower().split())
-        and all(getattr(entry, name) == value for name, value in view.filters.items())
         and any(place in entry.rows for place in view.places)
     )
 
@@ -215,15 +194,6 @@ def _cells(column: BoardColumn, shown: Sequence[Entry], view: View, marks: Marks
             best=value is not None and value.mean >= top,
         )
         for name, value in values.items()
-    }
-
-
-def _gains(shown: Sequence[Entry], found: Sequence[Entry], view: View) -> dict[str, BoardCell]:
-    """Each entry's gain over the baseline in the first place and measure of the view."""
-    place, measure = next(iter(view.places)), view.measures[0]
-    base = baselines(found, view.baseline, place, measure)
-    return {
-        entry.name: BoardCell(number=gain_per_hour(entry, base.get(kind(entry)), place, measure)) for entry in shown
     }
 
 
@@ -254,15 +224,13 @@ MOST_LETTERS = 2
 """Letters that follow each other and are written one by one; of more, the first and the last."""
 
 
-def number(board: Board, column: BoardColumn, cell: BoardCell) -> str:
+def number(column: BoardColumn, cell: BoardCell) -> str:
     """The cell's number as it is printed, with its unit; a dash for what is not known."""
     value = cell.sorts_by
     if value is None:
         return MISSING
     if column.place is not None or column.key in RECALLS:
-        return f"{value:.{board.decimals[column.key]}f}"
-    if column.key == GAIN:
-        return f"{value:+.2f}" if abs(value) < 100 else f"{value:+,.0f}"
+        return f"{value:.{DECIMALS}f}"
     return {HOURS: lambda hours: clock(3600 * hours), BYTES: size, SEARCH: _milliseconds}[column.key](value)
 
 
@@ -274,21 +242,20 @@ def detail(board: Board, column: BoardColumn, line: BoardLine) -> str:
     """The small text beside a number: the spread over seeds, or the device that the hours were measured on."""
     cell = line.cells[column.key]
     if cell.value is not None and cell.value.spread is not None:
-        return f"± {cell.value.spread:.{board.decimals[column.key]}f}"
+        return f"± {cell.value.spread:.{DECIMALS}f}"
     if column.key == HOURS and cell.number:
         return "GPU" if line.entry.cost("gpu_hours", board.view.places) else "CPU"
     return ""
 
 
 def superscript(board: Board, cell: BoardCell, letters: Mapping[str, str]) -> str:
-    """Letters: of the systems that this one is significantly better than, such as `bd` or `a,c-g`, or of its tie
-    groups; or none.
+    """Letters of the systems that this one is significantly better than, such as `bd` or `a,c-g`; or none.
 
     Args:
         letters: as `letters_of`.
     """
-    if board.view.marks != "better_than":
-        return cell.ties if board.view.marks == "ties" else ""
+    if not board.lettered:
+        return ""
     runs: list[list[str]] = []
     before = -2
     for at, name in enumerate(letters):
@@ -314,48 +281,29 @@ def place_head(board: Board, column: BoardColumn) -> str:
     return f"{head} (split made here)" if made else head
 
 
-def query_counts(board: Board) -> str:
-    """The sentence that says how many queries each group of columns is a mean over."""
-    return f"Means over queries: {'; '.join(_counted(name, place) for place, name in board.view.places.items())}."
-
-
 def _counted(name: str, place: CollectionSplit) -> str:
     """The name of a place with its number of queries, which stands in the name already where it tells places apart."""
     count = f"{place.queries:,} queries" if place.queries else "number of queries not known"
     return name if count in name else f"{name}, {count}"
 
 
-def legend(board: Board) -> list[str]:
-    """All sentences below a board."""
-    return [*meanings(board), *shared(board)]
-
-
 def legend_line(board: Board) -> str:
     """What the marks of a board mean, in a line."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
-    marks = {"better_than": "letters: the systems it is significantly better than", "ties": "letters: tie groups"}
     parts = ["bold: the best of its column"]
-    parts += [marks[board.view.marks]] if board.view.marks in marks else []
-    parts += ["bar: no significant difference"] if any(cell.ties for cell in cells) else []
+    parts += ["letters: the systems it is significantly better than"] if board.lettered else []
     parts += ["±: over seeds"] if _has_spread(cells) else []
     return " · ".join(parts)
 
 
 def meanings(board: Board) -> list[str]:
-    """A sentence each on bold values, the tests behind the marks, ± and the gain."""
+    """A sentence each on bold values, the tests behind the marks, and ±."""
     cells = [cell for line in board.lines for cell in line.cells.values()]
     said = [board.text if "Bold" in board.text else f"Bold: the best of a column. {board.text}".strip()]
     if board.ranked is not None:
-        bars = "; a bar joins systems that do not differ significantly" if any(cell.ties for cell in cells) else ""
-        said.append(f"Rank: by {board.ranked.key}, and the ranks that the tests allow{bars}.")
+        said.append(f"Rank: by {board.ranked.key}, and the ranks that the tests allow.")
     if _has_spread(cells):
         said.append("±: the standard deviation over seeds.")
-    if any(line.cells[GAIN].number is not None for line in board.lines):
-        name, measure = next(iter(board.view.places.values())), board.view.measures[0]
-        said.append(
-            f"Gain per hour: hundredths of {measure} on {name} above {board.view.baseline!r} of the same "
-            "representation, protocol and backbone, per hour of all trainings by the clock."
-        )
     if any(line.cells[name].number is not None for line in board.lines for name in RECALLS):
         said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
     return [*said, *_left_out(board)]
@@ -388,13 +336,6 @@ def shared(board: Board) -> list[str]:
     return [f"All that are trained: {', '.join(labels)}."] if labels else []
 
 
-LETTER = re.compile(r"[a-z]\d*")
-"""One tie group in the letters of a system, as `label` makes them."""
-
-MOST_LANES = 8
-"""Bars side by side; of more tie groups, those of the best systems."""
-
-
 def range_of(board: Board, line: BoardLine) -> str:
     """The ranks that the tests allow a system, such as `1-3`; empty where it was not tested, or only one is left."""
     ranks = line.cells[board.ranked.key].ranks if board.ranked else None
@@ -405,13 +346,3 @@ def rank_text(board: Board, line: BoardLine) -> str:
     """A rank as exports print it: `2 (1-3)`, or a dash."""
     rank, allowed = board.ranks.get(line.entry.name), range_of(board, line)
     return MISSING if rank is None else f"{rank} ({allowed})" if allowed else f"{rank}"
-
-
-def lanes_of(board: Board) -> dict[str, tuple[bool, ...]]:
-    """An entry's name -> for every tie group of the ranked column that joins several systems, whether it belongs."""
-    if board.ranked is None:
-        return {}
-    letters = {line.entry.name: LETTER.findall(line.cells[board.ranked.key].ties) for line in board.lines}
-    counts = Counter(letter for entry_letters in letters.values() for letter in entry_letters)
-    groups = [letter for letter, count in counts.items() if count > 1][:MOST_LANES]
-    return {name: tuple(group in entry_letters for group in groups) for name, entry_letters in letters.items()}

@@ -2,8 +2,7 @@
 
 Two runs are seeds of one system if every setting that changes a result is the same but for the seeds of trainings. What
 only changes how fast a result comes (micro-batches, threads, …) does not tell systems apart. Of several runs with the
-same seeds (an older commit, another machine) the newest counts. Settings are put as people say them: `mask 0.30 /
-0.50`, `1,200 fine-tuning steps`, `BM25 share 0.9`.
+same seeds (an older commit, another machine) the newest counts.
 
 Differences are tested on per-query values (`evaluation.tables`), and only values of the same queries can be paired.
 Where systems were evaluated on different ones (a limit on queries, a corpus of another cut) the largest set of systems
@@ -16,81 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.evaluation.rendering import Style, caption, how_tested
-from midmask.evaluation.statistics.intervals import Variance, read_sample, standard_error
+from midmask.evaluation.rendering import caption
 from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
 from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
-
-MASKS = ("encoder_mask_ratio", "decoder_mask_ratio")
-"""Two ratios that are said together, the encoder's first."""
-
-COUNTS = {"steps": "steps", "queries": "queries", "max_passages": "passages", "vocabulary_size": "words"}
-"""Last part of a path -> what its number counts; the number stands first."""
-
-NAMES = {
-    "bm25_share": "BM25 share",
-    "fusion": "BM25 fusion",
-    "learning_rate": "learning rate",
-    "max_length": "passage tokens",
-    "query_length": "query tokens",
-    "per_query": "negatives a query",
-    "precision": "",
-    "name": "",
-}
-"""Last part of a path -> its name; empty: the value says it all."""
-
-UNSET = "null"
-"""A value of none, as a run's params have it."""
-
-PHASES = {"pretrain": "pre-training", "train": "fine-tuning", "teacher": "teacher", "mine": "mining"}
-"""Part of a path -> the phase that a count or a rate belongs to."""
-
-
-def said(settings: Iterable[tuple[str, str]]) -> list[str]:
-    """Each of these settings (dotted path, value) in words, in the order of their paths; both mask ratios as one."""
-    left = dict(sorted(settings))
-    masks = [path for path in left if path.rpartition(".")[2] in MASKS]
-    if len(masks) == len(MASKS):
-        values = sorted(masks, key=lambda path: MASKS.index(path.rpartition(".")[2]))
-        notes = [f"mask {' / '.join(_ratio(left.pop(path)) for path in values)}"]
-    else:
-        notes = []
-    return [*notes, *(_words(path, value) for path, value in left.items())]
-
-
-def _words(path: str, value: str) -> str:
-    *above, last = path.split(".")
-    phase = next((PHASES[part] for part in reversed(above) if part in PHASES), "")
-    stage = next((f"stage {int(part) + 1}" for part in above if part.isdigit() and part != "0"), "")
-    if last in COUNTS:
-        return _joined(_count(value), phase, COUNTS[last], stage)
-    if last.endswith("mask_ratio"):
-        return _joined(f"{last.removesuffix('_mask_ratio')} mask", _ratio(value))
-    return _joined(phase, NAMES.get(last, last.replace("_", " ")), "none" if value == UNSET else value, stage)
-
-
-def _joined(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
-
-
-def _ratio(value: str) -> str:
-    """0.3 as 0.30: ratios are compared digit by digit."""
-    try:
-        return f"{float(value):.2f}" if float(value) == round(float(value), 2) else value
-    except ValueError:
-        return value
-
-
-def _count(value: str) -> str:
-    """A count that is not set limits nothing."""
-    return f"{int(value):,}" if value.isdigit() else "all" if value == UNSET else value
-
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
 """Fields of a row that name its system; what else differs is told in the entry's note."""
@@ -178,32 +111,9 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
 
 
-def baselines(
-    found: Iterable[Entry], recipe: str, place: CollectionSplit, measure: str
-) -> dict[tuple[str, ...], Entry]:
-    """Maps each `kind` to the best entry of the recipe `recipe` at this place."""
-    highest: dict[tuple[str, ...], tuple[float, Entry]] = {}
-    for entry in found:
-        value = entry.value(place, measure) if entry.recipe == recipe else None
-        if value is not None and value.mean > highest.get(kind(entry), (-1.0, entry))[0]:
-            highest[kind(entry)] = value.mean, entry
-    return {key: entry for key, (_, entry) in highest.items()}
-
-
 def kind(entry: Entry) -> tuple[str, ...]:
-    """The labels that a system shares with the baseline that its gain is counted from."""
+    """The labels that a system shares with the baseline that it is best held against."""
     return entry.representation, entry.protocol, entry.backbone
-
-
-def gain_per_hour(entry: Entry, baseline: Entry | None, place: CollectionSplit, measure: str) -> float | None:
-    """Points of the measure (hundredths) gained over the baseline per hour of the entry's trainings, by the clock;
-    None without a baseline, for the baseline itself, and where hours or values are not known.
-    """
-    seconds = entry.cost("train_seconds", [place])
-    value, base = entry.value(place, measure), baseline.value(place, measure) if baseline else None
-    if entry is baseline or not seconds or value is None or base is None:
-        return None
-    return 100 * (value.mean - base.mean) / (seconds / 3600)
 
 
 def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
@@ -270,21 +180,16 @@ def _notes(systems: Iterable[_System]) -> dict[_System, str]:
 
 
 def _note(differing: frozenset[tuple[str, str]]) -> str:
-    notes = said(differing)
+    notes = [f"{path}={value}" for path, value in sorted(differing)]
     more = [f"{len(notes) - LONGEST_NOTE} more"] if len(notes) > LONGEST_NOTE else []
     return ", ".join(notes[:LONGEST_NOTE] + more)
 
-
-Shown = Literal["better_than", "ties", "none"]
 
 PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
 """A row -> its table (query_id, measure, value), None if its run keeps none."""
 
 MOST = 80
 """Systems that are compared, all pairs of them: more would keep a page waiting."""
-
-MOST_MARKED = 30
-"""Systems that superscripts tell apart: of more, nobody reads them."""
 
 Where = tuple[str, CollectionSplit, str]
 """An entry's name, a place, a measure."""
@@ -295,9 +200,7 @@ class Mark:
     """What the significance tests say of a measure of an entry; by default it was not tested."""
 
     better_than: tuple[str, ...] = ()  # entries it significantly beats
-    ties: str = ""  # letters of its tie groups
     ranks: RankRange | None = None  # the ranks that are consistent with the tests
-    error: float | None = None  # standard error of the mean over queries
 
 
 @dataclass(frozen=True)
@@ -306,7 +209,6 @@ class Marks:
 
     cells: Mapping[Where, Mark] = field(default_factory=dict)
     text: str = ""  # how it was tested, or why not
-    shown: Shown = "none"  # the superscripts that fit so many systems
 
 
 def marks_of(
@@ -314,7 +216,6 @@ def marks_of(
     places: Mapping[CollectionSplit, str],
     measures: Sequence[str],
     values: PerQueryOf,
-    shown: Shown,
 ) -> Marks:
     """All pairs of these entries at each place, by paired t-test with Bonferroni's correction at 0.05.
 
@@ -333,20 +234,13 @@ def marks_of(
     if not columns:
         return Marks(text="Nothing was compared: it takes two systems whose runs keep values of the same queries.")
     table = tabulate([column for _, column in columns.values()])
-    legible: Shown = shown if len(entries) <= MOST_MARKED else "none"
     ranks = {label: rank_ranges(tests) for label, tests in table.comparisons.items()}
     cells: dict[Where, Mark] = {}
     for (name, label), cell in table.cells.items():
         place, column = columns[label]
-        mark = Mark(cell.better_than, cell.ties, ranks[label][name], _error(name, column))
+        mark = Mark(cell.better_than, ranks[label][name])
         cells[name, place, column.measure] = mark
-    return Marks(cells, _text(table, legible, sorted(unpaired), len(entries)), legible)
-
-
-def _error(name: str, column: TableColumn) -> float:
-    """The standard error of a system's mean over the queries, its seeds averaged per query."""
-    sample = read_sample(name, column.per_query[name], column.measure)
-    return standard_error([Variance.of_mean(sample.means_Q)]).value
+    return Marks(cells, _text(table, sorted(unpaired)))
 
 
 def seed_tables(entry: Entry, place: CollectionSplit, values: PerQueryOf, measure: str = "") -> list[pa.Table]:
@@ -378,10 +272,8 @@ def has_measure(table: pa.Table, measure: str) -> bool:
     return bool(pc.any(pc.equal(table["measure"], measure)).as_py())
 
 
-def _text(table: ResultTable, shown: Shown, unpaired: Sequence[str], systems: int) -> str:
-    said = caption(table, Style(marks=shown))
-    if systems > MOST_MARKED:
-        said += f" Tested ({how_tested(table)}); filter these {systems} systems down to {MOST_MARKED} for superscripts."
+def _text(table: ResultTable, unpaired: Sequence[str]) -> str:
+    said = caption(table)
     if not unpaired:
         return said
     names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")

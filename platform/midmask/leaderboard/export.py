@@ -1,15 +1,14 @@
-"""A board as an HTML table for the page, as one HTML file that asks no other host, as CSV and as Markdown."""
+"""A board as an HTML table for the page, and as CSV."""
 
 import csv
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader
 
 from midmask.core.words import MISSING
-from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
+from midmask.evaluation.rendering import csv_cell
 from midmask.leaderboard.board import (
     HEADS,
     NEWEST,
@@ -17,14 +16,10 @@ from midmask.leaderboard.board import (
     BoardColumn,
     BoardLine,
     detail,
-    lanes_of,
-    legend,
     letters_of,
     number,
     place_head,
-    query_counts,
     range_of,
-    rank_text,
     superscript,
 )
 from midmask.leaderboard.entries import Entry
@@ -34,40 +29,28 @@ LinkOf = Callable[[LeaderboardRow], str]
 
 STYLE = Path(__file__).with_name("templates") / "board.css"
 
-_templates = Environment(loader=PackageLoader("midmask.leaderboard"), autoescape=True, keep_trailing_newline=True)
+_templates = Environment(loader=PackageLoader("midmask.leaderboard"), autoescape=True)
 
 
-def table(board: Board, lines: Sequence[BoardLine], link: LinkOf | None = None) -> str:
-    """The table of these lines of the board, its cells marked with their column's key and plain value.
+def table(board: Board, lines: Sequence[BoardLine], link: LinkOf) -> str:
+    """The table of these lines of the board, its cells marked with their column's key.
 
     Args:
-        link: where a run can be looked at; None: its seed is told without a link.
+        link: where a run can be looked at.
     """
-    return _templates.get_template("board.html.jinja").render(_parts(board, lines, link))
-
-
-def document(board: Board, *, source: str, address: str, when: datetime) -> str:
-    """One HTML file that holds all it needs: the whole board, sortable by its heads, and where it came from."""
-    parts = {**_parts(board, board.lines, None), "source": source, "address": address, "when": when}
-    return _templates.get_template("document.html.jinja").render(parts)
-
-
-def _parts(board: Board, lines: Sequence[BoardLine], link: LinkOf | None) -> dict[str, object]:
-    """What the table's template draws."""
     groups: dict[str, list[BoardColumn]] = {}
     for column in board.columns:
         groups.setdefault(column.group, []).append(column)
-    lanes = lanes_of(board)
-    return {
+    parts = {
         **{"board": board, "lines": lines, "link": link, "system": HEADS["recipe"], "newest": NEWEST},
-        **{"letters": letters_of(board), "lanes": lanes, "width": len(next(iter(lanes.values()), ()))},
+        "letters": letters_of(board),
         "groups": {group: columns for group, columns in groups.items() if group},
         # the first column of each group has a line on its left
         "firsts": {column.key: " first" if column is groups[column.group][0] else "" for column in board.columns},
         **{"direction": _direction(board), "missing": MISSING, "about": _about, "runs": _runs, "detail": detail},
-        **{"legend": legend, "number": number, "place_head": place_head, "range_of": range_of},
-        "superscript": superscript,
+        **{"number": number, "place_head": place_head, "range_of": range_of, "superscript": superscript},
     }
+    return _templates.get_template("board.html.jinja").render(parts)
 
 
 def _direction(board: Board) -> str:
@@ -114,25 +97,4 @@ def _record(board: Board, line: BoardLine) -> dict[str, object]:
             record[f"{column.key} spread"] = cell.value.spread if cell.value else None
             record[f"{column.key} queries"] = column.place.queries or None
             record[f"{column.key} better than"] = ";".join(cell.better_than)
-            record[f"{column.key} ties"] = cell.ties
     return record
-
-
-def as_markdown(board: Board) -> str:
-    """The table with bold, superscripts and spreads, a blank line, the numbers of queries and the legend."""
-    letters = letters_of(board)
-    heads = [HEADS["recipe"], "Rank", *(HEADS[name] for name in board.fields)]
-    rows = []
-    for line in board.lines:
-        letter = f"{line.letter} " if board.view.marks == "better_than" else ""
-        title = f"{letter}{line.entry.recipe}" + (f" ({line.entry.note})" if line.entry.note else "")
-        labels = [getattr(line.entry, name) or MISSING for name in board.fields]
-        row = [markdown_text(text) for text in (title, rank_text(board, line), *labels)]
-        for column in board.columns:
-            cell = line.cells[column.key]
-            mark, small = superscript(board, cell, letters), detail(board, column, line)
-            text = f"**{number(board, column, cell)}**" if cell.best else number(board, column, cell)
-            row.append(text + (f"<sup>{mark}</sup>" if mark else "") + (f" {small}" if small else ""))
-        rows.append(row)
-    table = markdown([*heads, *(markdown_text(column.key) for column in board.columns)], rows)
-    return f"{table}\n\n{markdown_text(' '.join([query_counts(board), *legend(board)]))}\n"

@@ -1,17 +1,15 @@
-"""Two systems query by query: who wins where, by kinds of queries, and the texts of those that differ most.
+"""Systems query by query: the texts, judgements and ranked lists behind an evaluation.
 
-Texts, judgements and ranked lists behind an evaluation are read a few queries at a time, by row groups of its
-artifacts, so that of a large collection only ids pass through memory, and the texts asked for.
+They are read a few queries at a time, by row groups of its artifacts, so that of a large collection only ids pass
+through memory, and the texts asked for.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.evaluation.statistics.pairing import Pairing
 from midmask.leaderboard.artifacts import Evaluated, evaluated
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.searched_queries import excluded_pairs, without_self
@@ -123,58 +121,3 @@ def look_up(
 
 def _rank(ranking: Sequence[str], doc_id: str) -> int | None:
     return ranking.index(doc_id) + 1 if doc_id in ranking else None
-
-
-RELEVANT = (0, 1, 2, 5)
-"""The largest number of relevant passages of each group but the last."""
-
-
-@dataclass(frozen=True)
-class QueryTraits:
-    """Numbers by which queries are grouped."""
-
-    words: Mapping[str, int]  # query -> number of words of its text
-    relevant: Mapping[str, int]  # query -> number of passages judged relevant
-    missing: str = ""  # why the numbers are not known
-
-
-def query_traits(place: Place | None, query_ids: Sequence[str]) -> QueryTraits:
-    """Reads the texts and judgements behind an evaluation.
-
-    Args:
-        place: of the evaluation; None for a run that does not tell it.
-    """
-    behind = evaluated(place)
-    if behind.corpus is None:
-        return QueryTraits({}, {}, "; ".join(behind.missing))
-    judged = grades(behind.corpus, behind.split, query_ids)
-    return QueryTraits(
-        {query: len(text.split()) for query, text in query_texts(behind.corpus, query_ids).items()},
-        {query: sum(grade > 0 for grade in by_doc.values()) for query, by_doc in judged.items()},
-    )
-
-
-def quartiles(numbers: Mapping[str, int]) -> tuple[int, ...]:
-    """The largest number of each quarter of the queries but the last, ascending, equal ones once."""
-    values = sorted(numbers.values())
-    return tuple(sorted({values[(len(values) - 1) * part // 4] for part in (1, 2, 3)}))
-
-
-def groups(pairing: Pairing, numbers: Mapping[str, int], bounds: Sequence[int]) -> dict[str, Pairing]:
-    """Range of a number ("3 to 8") -> the paired queries whose number lies in it, ascending; empty ranges and unknown
-    queries are left out.
-
-    Args:
-        bounds: the largest number of each range but the last, which has no end.
-    """
-    rows: dict[int, list[int]] = {}
-    for row, query in enumerate(pairing.queries):
-        if query in numbers:
-            rows.setdefault(int(np.searchsorted(bounds, numbers[query], side="left")), []).append(row)
-    return dict(_group(pairing, numbers, rows[at]) for at in sorted(rows))
-
-
-def _group(pairing: Pairing, numbers: Mapping[str, int], rows: Sequence[int]) -> tuple[str, Pairing]:
-    queries = tuple(pairing.queries[row] for row in rows)
-    low, high = (bound(numbers[query] for query in queries) for bound in (min, max))
-    return f"{low}" if low == high else f"{low} to {high}", Pairing(queries, pairing.own_N[rows], pairing.base_N[rows])

@@ -1,17 +1,15 @@
-"""Training runs as curves (losses, throughput, waiting for data), and what happened in them beside their steps.
+"""Training runs as curves (losses, throughput, waiting for data), and the warnings that they are reason for.
 
-Events: a training was resumed, a loss was no number, its encoder collapsed.
+Warnings: a loss was no number, the encoder collapsed.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import fmean
-from typing import Literal
+from dataclasses import dataclass
 
-from midmask.core.words import clock
-from midmask.tracking.reading import History, MetricPoint, TrackedRow, read_histories
+import numpy as np
+import pandas as pd
+
+from midmask.tracking.reading import TrackedRow, read_histories
 from midmask.training.collapse import find_collapses
 
 PHASES = ("pretrain", "finetune", "teach", "generator")
@@ -31,9 +29,6 @@ HEALTH = "health/"
 RECORDED = "parts."
 """What the parts' last values begin with in a training's record, which is tracked when it ends."""
 
-MOST_POINTS = 600
-"""Points of a curve; a screen has no more."""
-
 LEARNING_RATE, NORM, HEADS_NORM, SECONDS = "learning_rate", "gradient_norm", "heads_gradient_norm", "step_seconds"
 
 PANELS = {
@@ -52,14 +47,19 @@ class Curves:
 
     run: TrackedRow
     phase: str
-    lines: Mapping[str, History]  # metric -> history
-    tokens: Mapping[int, float] = field(default_factory=dict)  # step -> tokens up to there; empty if not logged
-    hours: Mapping[int, float] = field(default_factory=dict)  # step -> hours up to there; empty if not logged
+    lines: Mapping[str, pd.Series]  # metric -> values by step
 
-    @property
-    def length(self) -> int:
-        """How many points there are in the longest history."""
-        return max(map(len, self.lines.values()), default=0)
+    def spent(self) -> pd.DataFrame:
+        """`tokens` and `hours` of training up to each step; without a column that was not logged.
+
+        Throughput, and the seconds of a step, are means over the steps since the point before.
+        """
+        seconds = self.lines.get(SECONDS, pd.Series(dtype=float))
+        took = seconds * np.diff(seconds.index, prepend=0)
+        spent = pd.DataFrame({"hours": took.cumsum() / 3600})
+        if THROUGHPUT in self.lines:
+            spent["tokens"] = (took * self.lines[THROUGHPUT].reindex(took.index, fill_value=0.0)).cumsum()
+        return spent
 
 
 def trainings(runs: Iterable[TrackedRow], phase: str) -> list[TrackedRow]:
@@ -89,8 +89,12 @@ def curves(uri: str, run: TrackedRow, phase: str, names: Sequence[str]) -> Curve
     """
     metrics = dict.fromkeys([*names, THROUGHPUT, SECONDS, *(name for name in _health(run, phase))])
     keys = {f"{phase}/{name}": name for name in metrics if f"{phase}/{name}" in run.metrics}
-    lines = {keys[key]: history for key, history in read_histories(uri, run.run_id, keys).items()}
-    return Curves(run, phase, lines, *spent(lines.get(THROUGHPUT, []), lines.get(SECONDS, [])))
+    histories = read_histories(uri, run.run_id, keys)
+    lines = {
+        keys[key]: pd.Series({point.step: point.value for point in history}, dtype=float)
+        for key, history in histories.items()
+    }
+    return Curves(run, phase, lines)
 
 
 def _health(run: TrackedRow, phase: str) -> list[str]:
@@ -98,106 +102,30 @@ def _health(run: TrackedRow, phase: str) -> list[str]:
     return [key.removeprefix(f"{phase}/") for key in run.metrics if key.startswith(start)]
 
 
-def spent(throughput: History, seconds: History) -> tuple[dict[int, float], dict[int, float]]:
-    """Step -> tokens, and step -> hours of training, up to there.
-
-    Args:
-        throughput: tokens a second. seconds: of a step. Both are means over the steps since the point before.
-    """
-    rates = {point.step: point.value for point in throughput}
-    tokens: dict[int, float] = {}
-    hours: dict[int, float] = {}
-    before, total, clock = 0, 0.0, 0.0
-    for point in seconds:
-        took = point.value * (point.step - before)
-        before, clock, total = point.step, clock + took, total + took * rates.get(point.step, 0.0)
-        tokens[point.step], hours[point.step] = total, clock / 3600
-    return tokens if rates else {}, hours
-
-
-def smooth(history: History, points: int) -> History:
+def smooth(line: pd.Series, points: int) -> pd.Series:
     """Each value replaced by the mean of the `points` values around it (an odd number); fewer at the ends."""
-    half = points // 2
-    values = [point.value for point in history]
-    return [point._replace(value=fmean(values[max(0, at - half) : at + half + 1])) for at, point in enumerate(history)]
+    return line.rolling(points, center=True, min_periods=1).mean()
 
 
-def mean_history(histories: Sequence[History]) -> History:
-    """The mean of several histories at the steps that all of them have."""
-    series = [{point.step: point for point in history} for history in histories]
-    shared = set.intersection(*(set(curve) for curve in series)) if series else set()
-    return [
-        MetricPoint(step, fmean(curve[step].value for curve in series), fmean(curve[step].time for curve in series))
-        for step in sorted(shared)
-    ]
+def mean_line(lines: Sequence[pd.Series]) -> pd.Series:
+    """The mean of several lines at the steps that all of them have."""
+    return pd.concat(lines, axis=1, join="inner").mean(axis=1)
 
 
-def thin(history: Sequence[MetricPoint], most: int) -> History:
-    """At most `most` points of a curve (4 or more): of each of equal parts the lowest and the highest, so that no spike
-    is lost, and the first and the last.
+def warnings_of(curves: Curves) -> list[tuple[int, str]]:
+    """(step, text): the first step of each curve at which its value is no number, and of each kind of collapse, as the
+    training itself warns of it.
     """
-    if len(history) <= most:
-        return list(history)
-    inner, parts = range(1, len(history) - 1), (most - 2) // 2
-    positions = {0, len(history) - 1}
-    for part in range(parts):
-        span = inner[len(inner) * part // parts : len(inner) * (part + 1) // parts]
-        positions |= {
-            min(span, key=lambda at: history[at].value),
-            max(span, key=lambda at: history[at].value),
-        }
-    return [history[at] for at in sorted(positions)]
-
-
-PAUSE_S = 120.0
-"""Seconds by which the time between two points must exceed that of their steps, for the training to count as resumed
-between them: a checkpoint or a look at the encoder's health takes less."""
-
-
-@dataclass(frozen=True)
-class TrainingEvent:
-    step: int
-    kind: Literal["resumed", "warning"]
-    text: str
-
-
-def events(curves: Curves) -> list[TrainingEvent]:
-    """The events of a training, by step."""
-    training_events = [*_resumed(curves.lines.get("loss", []), curves.lines.get(SECONDS, [])), *_not_finite(curves)]
-    return sorted([*training_events, *_collapsed(curves)], key=lambda event: event.step)
-
-
-def _resumed(loss: History, seconds: History) -> list[TrainingEvent]:
-    each = {point.step: point.value for point in seconds}
-    pauses = []
-    for before, after in pairwise(loss):
-        expected = (after.step - before.step) * each.get(after.step, math.inf)
-        pause = after.time - before.time - expected
-        if pause > max(PAUSE_S, expected):
-            pauses.append(TrainingEvent(before.step, "resumed", f"went on after a pause of {clock(pause)}"))
-    return pauses
-
-
-def _not_finite(curves: Curves) -> list[TrainingEvent]:
-    """The first step of each curve at which its value is no number."""
-    warnings = []
-    for name, history in curves.lines.items():
-        step = next((point.step for point in history if not math.isfinite(point.value)), None)
-        if step is not None:
-            warnings.append(TrainingEvent(step, "warning", f"{name} is not a finite number"))
-    return warnings
-
-
-def _collapsed(curves: Curves) -> list[TrainingEvent]:
-    """The first step of each kind of collapse, as the training itself warns of it."""
+    warnings = [
+        (int(line.index[~np.isfinite(line)][0]), f"{name} is not a finite number")
+        for name, line in curves.lines.items()
+        if not np.isfinite(line).all()
+    ]
     steps = int(float(curves.run.params.get(f"{curves.phase}.steps") or 0))
-    looks: dict[int, dict[str, float]] = {}
-    for name, history in curves.lines.items():
-        if name.startswith(HEALTH):
-            for point in history:
-                looks.setdefault(point.step, {})[name.removeprefix(HEALTH)] = point.value
-    collapses: dict[str, TrainingEvent] = {}
-    for step in sorted(looks):
-        for kind, meaning in find_collapses(step, steps, looks[step]).items():
-            collapses.setdefault(kind, TrainingEvent(step, "warning", f"collapse of the {kind}: {meaning}"))
-    return list(collapses.values())
+    health = {name.removeprefix(HEALTH): line for name, line in curves.lines.items() if name.startswith(HEALTH)}
+    collapses: dict[str, tuple[int, str]] = {}
+    for step in sorted({step for line in health.values() for step in line.index}):
+        values = {name: float(line[step]) for name, line in health.items() if step in line.index}
+        for kind, meaning in find_collapses(step, steps, values).items():
+            collapses.setdefault(kind, (step, f"collapse of the {kind}: {meaning}"))
+    return sorted([*warnings, *collapses.values()])

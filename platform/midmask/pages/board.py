@@ -3,14 +3,11 @@
 The widgets that choose the view keep their values in the address. A chart sets quality against cost.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from functools import partial
-from urllib.parse import urlencode
 
 import streamlit as st
 
-from midmask.core.redaction import redacted
 from midmask.corpora.splits import is_slice
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
@@ -20,6 +17,7 @@ from midmask.leaderboard.board import (
     HEADS,
     HOURS,
     NEWEST,
+    SEARCH,
     Board,
     BoardColumn,
     BoardLine,
@@ -33,17 +31,18 @@ from midmask.leaderboard.board import (
     places_of,
     shared,
 )
-from midmask.leaderboard.entries import LABELS, Entry, Marks, Shown, marks_of
-from midmask.leaderboard.export import as_csv, as_markdown, document
+from midmask.leaderboard.entries import LABELS, Entry, Marks, marks_of
+from midmask.leaderboard.export import as_csv
 from midmask.leaderboard.export import table as board_table
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
-from midmask.pages.context import PageContext
-from midmask.pages.look import ALL, badge, choice, choices, draw, link, live_table, show_table
+from midmask.pages.context import PageContext, nothing_evaluated
+from midmask.pages.look import ALL, badge, choice, choices, draw, link, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
 
 PER_PAGE = 100
+DOWNLOAD = ":material/download:"
 MOST_UNFINISHED = 50
 REASON = "midmask.reason"
 """The tag that says why a run failed."""
@@ -53,27 +52,28 @@ def show(context: PageContext) -> None:
     if context.entries:
         systems(context)
     else:
-        nothing(context)
+        nothing_evaluated()
     troubles(context)
 
 
 def systems(context: PageContext) -> None:
-    view = choose(context.entries)
+    with st.sidebar:  # which folds on a phone
+        view = choose(context.entries)
     if not view.places:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
         return
     board = board_of(context.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, context))
     if not board.lines:
-        st.info("No system matches these choices. Loosen a filter, or show the trials of sweeps.")
+        st.info("No system matches these choices. Search for other words, or show the trials of sweeps.")
         return
     start = PER_PAGE * (page_number(len(board.lines)) - 1)
     lines = board.lines[start : start + PER_PAGE]
-    live_table(board_table(board, lines, context.link), "board", order=order_by, opened=card.open_card)
+    st.html(board_table(board, lines, context.link))
     of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {legend_line(board)}."
     st.caption(markdown_text(" ".join([of, *shared(board)])))
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
-    exports(board, context)
+    st.download_button("CSV", partial(as_csv, board), "leaderboard.csv", "text/csv", on_click="ignore", icon=DOWNLOAD)
     show_costs(board)
     card.show(board, context)
 
@@ -88,37 +88,13 @@ def page_number(count: int) -> int:
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
 def compared(cache_text: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
     """Tests of all pairs, worked out once for the same runs: `cache_text` tells them, and all else that matters."""
-    return marks_of(_shown, _view.places, _view.measures, _context.per_query, _view.marks)
+    return marks_of(_shown, _view.places, _view.measures, _context.per_query)
 
 
 def _cache_text(shown: Sequence[Entry], view: View) -> str:
     """As one text: Streamlit would take long to hash thousands of ids."""
     runs = [(entry.name, sorted(entry.runs(view.places))) for entry in shown]
-    return repr((runs, view.places, view.measures, view.marks))
-
-
-def exports(board: Board, context: PageContext) -> None:
-    """The whole of the shown view, all its pages, as files."""
-    whole = partial(document, board, source=redacted(context.uri), address=address(), when=datetime.now(UTC))
-    files = [
-        ("CSV", partial(as_csv, board), "csv"),
-        ("Markdown", partial(as_markdown, board), "md"),
-        ("HTML", whole, "html"),
-    ]
-    with st.container(horizontal=True):
-        for name, content, end in files:
-            icon = ":material/download:"
-            st.download_button(
-                name, content, f"leaderboard.{end}", f"text/{name.lower()}", on_click="ignore", icon=icon
-            )
-        with st.popover("Address", icon=":material/link:"):
-            st.code(address(), language=None, wrap_lines=True)
-
-
-def nothing(context: PageContext) -> None:
-    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
-    command = f"python jobs/sweep_mask_ratio.py --tracking-uri {redacted(context.uri)}"
-    st.code(f"make demo\n{command}", language="bash", wrap_lines=True)
+    return repr((runs, view.places, view.measures))
 
 
 def troubles(context: PageContext) -> None:
@@ -145,25 +121,15 @@ def troubles(context: PageContext) -> None:
     )
 
 
-MARKS: Mapping[str, Shown] = {"better than": "better_than", "tie groups": "ties", "none": "none"}
-"""Name of a kind of superscripts -> its name in `evaluation.rendering`."""
-
 MOST_PLACES = 6
 """Corpora and splits side by side; of more, those of most systems."""
 
 NARROW = 3
 """Measures that are shown if none is chosen."""
 
-FILTERS = ("pretrain_on", "representation", "protocol", "backbone")
-
 
 def choose(found: Sequence[Entry]) -> View:
-    """Draws the choices over these entries, in the sidebar, which folds on a phone."""
-    with st.sidebar:
-        return _chosen(found)
-
-
-def _chosen(found: Sequence[Entry]) -> View:
+    """Draws the choices over these entries."""
     every = places_of(found)
     newest = newest_place(found)
     corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
@@ -177,10 +143,8 @@ def _chosen(found: Sequence[Entry]) -> View:
     orders = [*(column.key for column in columns_of(places, measures)), *(HEADS[name] for name in LABELS), NEWEST]
     order = choice("Order by", "order", orders)
     reverse = st.toggle("Worst first", key="reverse", bind="query-params")
-    with st.expander("More choices", key="more"):
-        filters = _filters(found)
-        marks, baseline, trials = _marking(found)
-    return View(places, tuple(measures), filters, order, reverse, marks, baseline, trials, find)
+    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
+    return View(places, tuple(measures), order, reverse, trials, find)
 
 
 def _first(one: str, names: set[str]) -> list[str]:
@@ -199,47 +163,14 @@ def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[C
     return sorted(found[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
 
 
-def _filters(found: Sequence[Entry]) -> dict[str, str]:
-    chosen = {}
-    for name in FILTERS:
-        values = sorted({getattr(entry, name) for entry in found} - {""})
-        chosen[name] = choice(HEADS[name], name, [ALL, *values])
-    return {name: value for name, value in chosen.items() if value != ALL}
-
-
-def _marking(found: Sequence[Entry]) -> tuple[Shown, str, bool]:
-    recipes = sorted({entry.recipe for entry in found}, key=lambda name: (name != "none", name.lower() != "bm25", name))
-    marks = MARKS[choice("Superscripts", "marks", list(MARKS))]
-    baseline = choice("Gain per hour over", "baseline", recipes)
-    trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
-    return marks, baseline, trials
-
-
-def address() -> str:
-    """Where this view is found again. Unlike in the browser's own line, defaults stand in it too: they depend on what
-    the store holds.
-    """
-    keys = ("corpus", "split", "find", "measures", "order", "reverse", *FILTERS, "marks", "baseline", "trials")
-    values = {key: st.session_state[key] for key in keys if st.session_state.get(key) not in (None, "")}
-    plain = {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
-    return f"{(st.context.url or '').partition('?')[0]}?{urlencode(plain, doseq=True)}"
-
-
-def order_by(key: str) -> None:
-    """A head was clicked: order by its column, or turn the order round if it is that already."""
-    again = st.session_state["order"] == key
-    st.session_state["reverse"] = again and not st.session_state["reverse"]
-    st.session_state["order"] = key
-
-
 FEWEST_POINTS = 2
 """Points of a chart that says more than the table."""
 
 MOST_NAMED = 10
 """Points whose names stand beside them; of more, or of several of one name, their ranks do."""
 
-MINUTES_BELOW_H = 2.0
-"""Hours below which the axis of time counts minutes."""
+UNITS = {HOURS: "hours", BYTES: "bytes", SEARCH: "ms a query"}
+"""Cost -> what its axis counts."""
 
 
 def show_costs(board: Board) -> None:
@@ -257,15 +188,16 @@ def show_costs(board: Board) -> None:
     column, systems = found[chosen or next(iter(found))]
     names = [_point_name(board, line) for _, _, line in systems]
     are_named = len(set(names)) == len(names) <= MOST_NAMED
-    unit, size = _unit(column, max(cost for cost, _, _ in systems))
     front = on_front([(quality, cost) for cost, quality, _ in systems], ("max", "min"))
     points = []
     for (cost, quality, line), name, is_best in zip(systems, names, front, strict=True):
         rank = board.ranks[line.entry.name]
-        text = f"{rank} {name} · {number(board, column, line.cells[column.key])}"
-        points.append(FrontPoint(size * cost, quality, name if are_named else f"{rank}", text, is_best))
+        text = f"{rank} {name} · {number(column, line.cells[column.key])}"
+        points.append(FrontPoint(cost, quality, name if are_named else f"{rank}", text, is_best))
     is_log = all(point.cost > 0 for point in points)  # powers of ten, where none is nothing
-    draw(front_figure(points, f"{column.head} ({unit})", board.ranked.key, log=is_log), "quality_cost", 380)
+    draw(
+        front_figure(points, f"{column.head} ({UNITS[column.key]})", board.ranked.key, log=is_log), "quality_cost", 380
+    )
     best = " · ".join(point.label for point in points if point.on_front)
     ranked = "" if are_named else " Numbers are ranks in the table."
     st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
@@ -276,13 +208,6 @@ def costs_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[tupl
     cells = [(line.cells[cost.key].number, line.cells[quality.key].value, line) for line in board.lines]
     known = [(paid, value.mean, line) for paid, value, line in cells if paid is not None and value is not None]
     return sorted(known, key=lambda system: (system[0], -system[1]))
-
-
-def _unit(cost: BoardColumn, highest: float) -> tuple[str, float]:
-    """What the axis counts, and how many of that are one of the column's own."""
-    if cost.key == HOURS:
-        return ("minutes", 60.0) if highest < MINUTES_BELOW_H else ("hours", 1.0)
-    return ("bytes", 1.0) if cost.key == BYTES else ("ms a query", 1.0)
 
 
 def _point_name(board: Board, line: BoardLine) -> str:

@@ -26,12 +26,12 @@ WHERE = {"process": "the process of their trial", "ray train": "workers of Ray T
 
 
 def show(board: Board, context: PageContext) -> None:
-    """The choice of a system, which the table's names make too, and the card of the one that is chosen."""
+    """The choice of a system, and the card of the one that is chosen."""
     names = {line.entry.name: line for line in board.lines}
     st.subheader("One system")
     line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
     if line is None:
-        st.caption("Click a name in the table, or choose here: what it is, its model, and the command that makes it.")
+        st.caption("Choose one: what it is, its model, and the command that makes it.")
         return
     row = newest(line, board)
     run = run_of(context, row)
@@ -43,11 +43,6 @@ def show(board: Board, context: PageContext) -> None:
         models(artifacts, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
             again(context, row, run, artifacts)
-
-
-def open_card(name: str) -> None:
-    """A system's name was clicked in the table."""
-    st.session_state[KEY] = name
 
 
 def newest(line: BoardLine, board: Board) -> LeaderboardRow:
@@ -63,7 +58,7 @@ def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]
     for column in board.columns:
         cell = line.cells[column.key]
         if cell.sorts_by is not None:
-            value = f"{number(board, column, cell)} {detail(board, column, line)}"
+            value = f"{number(column, cell)} {detail(board, column, line)}"
             known[column.key if column.place else column.head] = value
     known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
@@ -76,7 +71,7 @@ def curves(artifacts: Sequence[Artifact], context: PageContext) -> None:
     tracked = [(artifact.record["step"], run) for artifact in artifacts if (run := _training_of(artifact, context))]
     for column, (phase, run) in zip(st.columns(len(tracked)) if tracked else (), tracked, strict=True):
         own = training.read(context, run, phase, ["loss"])
-        alone = Overlay([own], [run.name], [[]], across="steps", smoothing=1)
+        alone = Overlay([own], [run.name], across="steps", smoothing=1)
         with column:
             draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
 

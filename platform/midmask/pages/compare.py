@@ -1,16 +1,14 @@
 """Two or more systems on the same queries: who wins how often, by how much, and what those queries look like.
 
-Per pair: the differences as figures, by kinds of queries, and query by query as cards with what each run found first.
+Per pair: the differences as figures, and query by query as cards with what each run found first.
 """
 
-import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from textwrap import shorten
 from urllib.parse import urlencode
 
 import numpy as np
+import plotly.express as px
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -27,21 +25,12 @@ from midmask.leaderboard.comparison import (
     compare_tables,
 )
 from midmask.leaderboard.entries import Entry
-from midmask.leaderboard.queries import (
-    RELEVANT,
-    Query,
-    QueryTraits,
-    RetrievedPassage,
-    groups,
-    look_up,
-    quartiles,
-    query_traits,
-)
+from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import TEMPLATES, choice, choices, draw, link, show_table, side_by_side, tinted
+from midmask.pages.look import TEMPLATES, choice, choices, draw, link, show_table, tinted
 from midmask.store.place import Place
-from midmask.sweep.figures import LOSS, TIE, WIN
+from midmask.sweep.figures import LOSS, WIN
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
 COUNTS = ("5", "10", "20")
@@ -85,8 +74,11 @@ def show(context: PageContext) -> None:
     pairing = comparison.pairings[name, measure]
     pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
     st.subheader(markdown_text(f"{name} against {base}"))
-    differences(pairing, name, base, measure, query)
-    by_kind(context, pairing, pair)
+    draw(histogram(pairing, measure), "histogram", 420)
+    st.caption(
+        f"How many queries differ by how much; the {pairing.ties:,} ties are left out. The band is the 95% interval of "
+        f"the mean difference over all {len(pairing.queries):,} queries."
+    )
     one_by_one(context, pairing, pair, measure, (query, side, count), lambda one: address(one, name))
 
 
@@ -147,57 +139,6 @@ ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
 
 
-def differences(own: Pairing, name: str, base: str, measure: str, query: str) -> None:
-    """The two systems' values as a scatter plot, and a histogram of what they differ by."""
-    first, second = side_by_side()
-    with first:
-        draw(scatter(own, name, base, measure, query), "scatter", 420)
-        st.caption(f"▲ {own.wins:,} queries above the line, ▼ {own.losses:,} below, ● {own.ties:,} on it. "
-                   "Larger: more queries.")  # fmt: skip
-    with second:
-        draw(histogram(own, measure), "histogram", 420)
-        st.caption(
-            f"How many queries differ by how much; the {own.ties:,} ties are left out. The band is the 95% interval of "
-            f"the mean difference over all {len(own.queries):,} queries."
-        )
-
-
-def by_kind(context: PageContext, own: Pairing, pair: ComparedRuns) -> None:
-    """Wins, ties and losses by query length and by number of relevant passages."""
-    places = places_of(context, pair)
-    traits = _traits(next((place for place in places.values() if place), None), own.queries)
-    if traits.missing:
-        st.caption(markdown_text(f"By kinds of queries: not known, because {traits.missing}."))
-        return
-    tables = {
-        "Words of the query": groups(own, traits.words, quartiles(traits.words)),
-        "Relevant passages": groups(own, traits.relevant, RELEVANT),
-    }
-    for title, found in tables.items():
-        if len(found) > 1:
-            show_groups(title, found)
-        elif found:
-            st.caption(f"{title}: {next(iter(found))} for all queries, so nothing is told apart by it.")
-
-
-@st.cache_resource(max_entries=64, show_spinner="Reading the queries")
-def _traits(place: Place | None, queries: tuple[str, ...]) -> QueryTraits:
-    return query_traits(place, queries)
-
-
-def show_groups(title: str, found: Mapping[str, Pairing]) -> None:
-    lines = [
-        {
-            title: label,
-            **{"Wins": group.wins, "Ties": group.ties, "Losses": group.losses},
-            "Difference": f"{group.difference_N.mean():+.4f}",
-        }
-        for label, group in found.items()
-    ]
-    forms = dict.fromkeys(("Wins", "Ties", "Losses"), "{:,}")
-    show_table(lines, title.lower(), forms=forms, bars={"Wins": f"{WIN}40", "Ties": f"{TIE}40", "Losses": f"{LOSS}40"})
-
-
 def one_by_one(
     context: PageContext,
     own: Pairing,
@@ -231,61 +172,18 @@ def _forget() -> None:
 
 
 MEAN = "#6366f1"
-LONGEST_TITLE = 32
-"""Characters of a system's name at an axis, which is not long on a phone."""
-
 BINS = 40
 """Half of them for wins, half for losses."""
-
-
-def scatter(own: Pairing, name: str, base: str, measure: str, query: str) -> go.Figure:
-    """A point for each pair of values, since most measures have few; its area grows with the queries there. Both axes
-    have one scale. A chosen query is ringed.
-    """
-    pairs = list(zip(own.base_N.round(4).tolist(), own.own_N.round(4).tolist(), strict=True))
-    counts = Counter(pairs)
-    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": TIE, "width": 1}, hoverinfo="skip"))
-    kinds = {"wins": (WIN, "triangle-up"), "losses": (LOSS, "triangle-down"), "ties": (TIE, "circle")}
-    for kind, (colour, symbol) in kinds.items():
-        points = [(at, count) for at, count in counts.items() if _kind(*at) == kind]
-        figure.add_scatter(
-            x=[at[0] for at, _ in points],
-            y=[at[1] for at, _ in points],
-            mode="markers",
-            name=kind,
-            customdata=[count for _, count in points],
-            hovertemplate="%{x:.4f} to %{y:.4f}<br>queries: %{customdata}<extra>" + kind + "</extra>",
-            cliponaxis=False,
-            marker={"color": colour, "symbol": symbol, "opacity": 0.7, "size": _sizes(points), "line": {"width": 0}},
-        )
-    if query in own.queries:
-        x, y = pairs[own.queries.index(query)]
-        ring = {"size": 22, "symbol": "circle-open", "color": MEAN, "line": {"width": 3}}
-        figure.add_scatter(x=[x], y=[y], mode="markers", marker=ring, hoverinfo="skip", cliponaxis=False)
-    figure.update_layout(showlegend=False)
-    axis = {"range": [-0.04, 1.04], "constrain": "domain", "dtick": 0.2}
-    figure.update_xaxes(title=_axis_title(measure, base), **axis)
-    figure.update_yaxes(title=_axis_title(measure, name), scaleanchor="x", scaleratio=1, **axis)
-    return figure
 
 
 def histogram(own: Pairing, measure: str) -> go.Figure:
     """Numbers of queries over the difference, without ties; the mean of all queries, with its interval."""
     differences_N = own.difference_N
     reach = max(0.1, float(np.abs(differences_N).max()))
-    counts, edges = np.histogram(differences_N[np.abs(differences_N) > EQUAL], BINS, (-reach, reach))
-    middles = (edges[:-1] + edges[1:]) / 2
-    texts = [f"{low:+.2f} to {high:+.2f}" for low, high in itertools.pairwise(edges)]
-    figure = go.Figure(
-        go.Bar(
-            x=middles.tolist(),
-            y=counts.tolist(),
-            text=texts,
-            textposition="none",
-            marker={"color": [WIN if middle > 0 else LOSS for middle in middles], "line": {"width": 0}},
-            hovertemplate="%{text}<br>queries: %{y:,}<extra></extra>",
-        )
-    )
+    unequal_N = differences_N[np.abs(differences_N) > EQUAL]
+    kinds = np.where(unequal_N > 0, "wins", "losses")
+    figure = px.histogram(x=unequal_N, color=kinds, color_discrete_map={"wins": WIN, "losses": LOSS})
+    figure.update_traces(xbins={"start": -reach, "end": reach, "size": 2 * reach / BINS})
     mean, margin = float(differences_N.mean()), standard_error([Variance.of_mean(differences_N)]).margin()
     text = f"mean {mean:+.4f}"
     if np.isfinite(margin):
@@ -296,18 +194,6 @@ def histogram(own: Pairing, measure: str) -> go.Figure:
     figure.update_xaxes(title=f"difference in {measure}", range=[-1.05 * reach, 1.05 * reach], zeroline=True)
     figure.update_yaxes(title="queries", rangemode="tozero")
     return figure
-
-
-def _axis_title(measure: str, name: str) -> str:
-    return f"{measure} of {escape(shorten(name, LONGEST_TITLE, placeholder=' …'))}"
-
-
-def _sizes(points: Sequence[tuple[tuple[float, float], int]]) -> list[float]:
-    return [min(40.0, 5.0 + 2.0 * count**0.5) for _, count in points]
-
-
-def _kind(base: float, own: float) -> str:
-    return "ties" if abs(own - base) <= EQUAL else "wins" if own > base else "losses"
 
 
 TOP = 5

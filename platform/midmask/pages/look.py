@@ -33,38 +33,6 @@ VERDICTS = {
 STATES = {"running": "blue", "failed": "red", "killed": "red"}
 """State of a run -> the colour of its badge; others are grey."""
 
-TABLE = """
-export default function({parentElement, data, setTriggerValue}) {
-  parentElement.innerHTML = data.html;
-  for (const head of parentElement.querySelectorAll("th[data-key] > button:not([data-open])")) {
-    head.title = "Order by this column; again: the other way round";
-    head.onclick = () => setTriggerValue("order", head.parentElement.dataset.key);
-  }
-  for (const name of parentElement.querySelectorAll("button[data-open]")) {
-    name.title = "Show this system below the table";
-    name.onclick = () => setTriggerValue("open", name.dataset.open);
-  }
-}
-"""
-"""Texts in the HTML are escaped where it is made."""
-
-_live_table = st.components.v2.component("midmask.table", js=TABLE, isolate_styles=False)
-
-
-def live_table(html: str, key: str, *, order: Callable[[str], None], opened: Callable[[str], None]) -> None:
-    """An HTML table whose heads and systems can be chosen, by click or key.
-
-    Args:
-        order: told the `data-key` of the head that was chosen, before the page is drawn again. opened: told the
-            `data-open` of a system.
-    """
-    _live_table(
-        key=key,
-        data={"html": html},
-        on_order_change=lambda: order(st.session_state[key]["order"]),
-        on_open_change=lambda: opened(st.session_state[key]["open"]),
-    )
-
 
 def show_table(
     lines: Sequence[Mapping[str, object]],
@@ -72,7 +40,6 @@ def show_table(
     *,
     forms: Mapping[str, str | Callable[[float], str]] | None = None,
     colours: Sequence[str] = (),
-    bars: Mapping[str, str] | None = None,
 ) -> None:
     """A table with a row for each line.
 
@@ -81,15 +48,11 @@ def show_table(
         label: what the table is, for screen readers.
         forms: head of numbers -> how they are written.
         colours: of the first column, a colour for each line.
-        bars: head of counts -> colour of the bars behind them, one scale for all.
     """
     frame = pd.DataFrame(lines)
     style = frame.style.format(dict(forms or {}), na_rep=MISSING)
     if colours:
         style = style.apply(lambda _: [f"color: {colour}" for colour in colours], subset=list(frame.columns[:1]))
-    highest = max((int(frame[head].max()) for head in bars or ()), default=0)
-    for head, colour in (bars or {}).items():
-        style = style.bar(subset=[head], color=colour, vmin=0, vmax=max(1, highest))
     st.table(style, border="horizontal", hide_index=True, alt=label)
 
 

@@ -7,14 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.leaderboard.rows import STEP, LeaderboardRow, measure_names, measured, resolve_cached, rows, sweeps
+from midmask.leaderboard.rows import STEP, measure_names, resolve_cached, rows, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages.context import PageContext
 from midmask.pages.look import badge, choice, draw, link, show_table, side_by_side, tinted
@@ -28,8 +27,6 @@ from midmask.sweep.sweep_file import (
     read_sweep,
 )
 from midmask.tracking.reading import TrackedRow
-
-ENCODER_RATIO, DECODER_RATIO = "objective.encoder_mask_ratio", "objective.decoder_mask_ratio"
 
 
 def show(context: PageContext) -> None:
@@ -84,7 +81,7 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
 
 
 def how(sweep: SweepResult) -> None:
-    """History, rungs, Pareto front, importance, a slice for each parameter, and all of them together."""
+    """History, rungs, Pareto front and importance."""
     columns: list[DeltaGenerator] = []
     for number, (title, figure) in enumerate(figures.figures_of(sweep).items()):
         if number % 2 == 0:
@@ -94,10 +91,6 @@ def how(sweep: SweepResult) -> None:
             draw(figure, f"chart_{number}", 340)
     if not sweep.importance:
         st.caption("Too few trials, or all alike, to tell which parameter mattered.")
-    if len(choices(sweep)) + len(sweep.objectives) > 2:
-        st.subheader("Points that ran to the end")
-        draw(figures.parallel(sweep), "parallel", 380)
-        st.caption("A line is a point; grey ones are worse than the best.")
 
 
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
@@ -123,39 +116,22 @@ def over_parameters(sweep: SweepResult) -> None:
 
 
 def of_trials(context: PageContext, parent: TrackedRow) -> None:
-    """Draws a sweep that has not ended, or has no file: its trials, two ratios as a surface."""
+    """Draws a sweep that has not ended, or has no file: every trial with its state, the highest measure first."""
     runs = trial_runs(context, parent)
+    st.markdown(f"The sweep is {parent.status}. [Open in MLflow]({context.link(parent)})")
     trials = rows(runs)
-    if not trials:
-        st.info(f"This sweep is {parent.status}; none of its trials ran to the end yet.")
-        show_trials(runs, ("", ""), "measure", context.link)
-        return
-    with st.sidebar:
-        place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
-        measure = choice("Measure", "measure", measure_names(trials))
-    corpus, _, split = place.rpartition(" ")
-    found = by_ratios([row for row in trials if (row.corpus, row.split) == (corpus, split)], measure)
-    mlflow = f"[Open in MLflow]({context.link(parent)})"
-    if len(found):
-        top = found.loc[found[measure].idxmax()]
-        st.markdown(
-            f"The sweep is {parent.status}, with {len(found)} finished trials. Best {measure} {top[measure]:.4f} at "
-            f"encoder {top[ENCODER_RATIO]:g}, decoder {top[DECODER_RATIO]:g}. {mlflow}"
-        )
-        means = found.pivot_table(measure, DECODER_RATIO, ENCODER_RATIO)
-        grid = [[None if math.isnan(value) else value for value in line] for line in means.to_numpy().tolist()]
-        axes = ("encoder mask ratio", list(means.columns)), ("decoder mask ratio", list(means.index))
-        draw(figures.heatmap(grid, *axes, title=measure), "heatmap", max(260, 70 * len(grid) + 110))
-    else:
-        st.markdown(f"The sweep is {parent.status}. {mlflow}")
-    show_trials(runs, (corpus, split), measure, context.link)
-
-
-def by_ratios(trials: Sequence[LeaderboardRow], measure: str) -> pd.DataFrame:
-    """The trials with this measure and two mask ratios, ordered by these."""
-    lines = [{**row.params, measure: row.measures.get(measure)} for row in trials]
-    frame = pd.DataFrame(lines, columns=[ENCODER_RATIO, DECODER_RATIO, measure])
-    return frame.apply(pd.to_numeric, errors="coerce").dropna().sort_values([ENCODER_RATIO, DECODER_RATIO])
+    values: dict[str, float | None] = {}
+    measure = "measure"
+    if trials:
+        with st.sidebar:
+            place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
+            measure = choice("Measure", "measure", measure_names(trials))
+        values = {row.run_id: row.measures.get(measure) for row in trials if f"{row.corpus} {row.split}" == place}
+    ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values.get(run.run_id) or 0.0)))
+    lines = [_of_run(run, context.link) | {measure: values.get(run.run_id)} for run in ordered[:SHOWN]]
+    st.subheader("Everything that was tried")
+    show_table(lines, "trials", forms={measure: _number})
+    st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
 SHOWN = 100
@@ -214,30 +190,12 @@ def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLin
     lines = [_point(sweep, point, by_fingerprint.get(point.run), link_of) for point in points]
     known = {point.run for point in sweep.points}
     others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
-    lines += [_unknown(sweep, run, link_of) for run in others]
+    lines += [_of_run(run, link_of) for run in others]
     st.subheader("Everything that was tried")
     show_table(lines[:SHOWN], "points", forms={"Seeds": "{:.0f}"} | {one.measure: _number for one in sweep.objectives})
     states = Counter("complete" if point.complete else "pruned" for point in points)
     states.update(_state(run) for run in others)
     st.caption(_counted(states, len(lines)))
-
-
-def show_trials(runs: Sequence[TrackedRow], place: tuple[str, str], measure: str, link_of: TrialLinkOf) -> None:
-    """Every trial of a sweep that has no file yet, with its state, the highest measure first."""
-    values = {run.run_id: measured(run).get(place, {}).get(measure) for run in runs}
-    ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values[run.run_id] or 0.0)))
-    lines = [
-        {
-            "Trial": markdown_text(run.name),
-            "State": badge(_state(run)),
-            measure: values[run.run_id],
-            "MLflow": link(link_of(run), run.run_id[:8]),
-        }
-        for run in ordered[:SHOWN]
-    ]
-    st.subheader("Everything that was tried")
-    show_table(lines, "trials", forms={measure: _number})
-    st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
 
 
 def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Line:
@@ -255,13 +213,12 @@ def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_o
     }
 
 
-def _unknown(sweep: SweepResult, run: TrackedRow, link_of: TrialLinkOf) -> Line:
-    """A trial without a result."""
+def _of_run(run: TrackedRow, link_of: TrialLinkOf) -> Line:
+    """A trial of which its run alone is known."""
     return {
         "Point": markdown_text(run.name),
         "State": badge(_state(run)),
-        **dict.fromkeys(one.measure for one in sweep.objectives),
-        **{"Seeds": None, "Against the best on dev": MISSING, "MLflow": link(link_of(run), run.run_id[:8])},
+        "MLflow": link(link_of(run), run.run_id[:8]),
     }
 
 

@@ -3,11 +3,11 @@
 Each run is a line; a group of several runs has its mean too, thicker.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from statistics import fmean, median
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -16,32 +16,24 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.training import (
     LEARNING_RATE,
-    MOST_POINTS,
     PANELS,
     PHASES,
     THROUGHPUT,
     WAIT,
     Curves,
-    TrainingEvent,
     curves,
-    events,
-    mean_history,
+    mean_line,
     parts_of,
     smooth,
-    thin,
     trainings,
+    warnings_of,
 )
 from midmask.pages.context import PageContext
 from midmask.pages.look import badge, choice, choices, draw, link, show_table, side_by_side
 from midmask.sweep.figures import colour
 from midmask.tracking.reading import TrackedRow
 
-AXES: Mapping[str, Callable[[Curves, int], float | None]] = {
-    "steps": lambda own, step: step,
-    "tokens": lambda own, step: own.tokens.get(step),
-    "hours": lambda own, step: own.hours.get(step),
-}
-"""What a chart's axis counts -> where a step of a run lies on it, None where the run does not tell."""
+AXES = ("steps", "tokens", "hours")
 
 FEW = 20
 """Points below which each is marked."""
@@ -49,38 +41,40 @@ FEW = 20
 LEAST_WAIT = 0.05
 """Where the axis of the share that is waited ends at least: less is nothing to look at."""
 
-EVENT_COLOURS = {"resumed": "#94a3b8", "warning": "#dc2626"}
+WARNING = "#dc2626"
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """Settings that all charts of the page share: runs with their groups and events, axis and smoothing."""
+    """Settings that all charts of the page share: runs with their groups, axis and smoothing."""
 
     runs: Sequence[Curves]
     groups: Sequence[str]
-    events: Sequence[Sequence[TrainingEvent]]
     across: str
     smoothing: int
 
-    def colour_number(self, number: int) -> int:
+    def colour(self, number: int) -> str:
         """Runs of a group share it."""
-        return list(dict.fromkeys(self.groups)).index(self.groups[number])
+        return colour(list(dict.fromkeys(self.groups)).index(self.groups[number]))
 
     def has(self, key: str) -> bool:
         """Whether any run has a metric that is not 0 throughout."""
-        return any(point.value for own in self.runs for point in own.lines.get(key, []))
+        return any(own.lines[key].any() for own in self.runs if key in own.lines)
 
-    def line(self, numbers: Sequence[int], key: str) -> list[tuple[float, float]]:
-        """(position, value) of the mean of these runs' metric, smoothed and thinned; of one run, of itself."""
-        own = [self.runs[number] for number in numbers]
+    def positions(self, number: int) -> pd.Series:
+        """Step -> where it lies on the axis, for the steps of which the run tells it."""
+        own = self.runs[number]
+        if self.across == "steps":
+            steps = sorted({step for line in own.lines.values() for step in line.index})
+            return pd.Series(steps, steps, dtype=float)
+        return own.spent().get(self.across, pd.Series(dtype=float))
+
+    def line(self, numbers: Sequence[int], key: str) -> pd.DataFrame:
+        """Positions (`at`) and values of the mean of these runs' metric, smoothed; of one run, of itself."""
         points = 1 if key == LEARNING_RATE else self.smoothing
-        mean = mean_history([smooth(one.lines.get(key, []), points) for one in own])
-        line = []
-        for point in thin(mean, MOST_POINTS):
-            places = [at for one in own if (at := AXES[self.across](one, point.step)) is not None]
-            if len(places) == len(own):
-                line.append((fmean(places), point.value))
-        return line
+        values = mean_line([smooth(self.runs[number].lines[key], points) for number in numbers])
+        places = mean_line([self.positions(number) for number in numbers])
+        return pd.concat([places, values], axis=1, join="inner", keys=["at", "value"])
 
 
 def panel(overlay: Overlay, title: str, key: str, *, log: bool) -> go.Figure:
@@ -90,13 +84,14 @@ def panel(overlay: Overlay, title: str, key: str, *, log: bool) -> go.Figure:
     for number, group in enumerate(overlay.groups):
         members.setdefault(group, []).append(number)
     for group, numbers in members.items():
-        lines = {number: line for number in numbers if (line := overlay.line([number], key))}
-        for number, line in lines.items():
-            _add(figure, line, overlay.runs[number].run.name, overlay.colour_number(number), faint=len(lines) > 1)
-        if len(lines) > 1:
-            _add(figure, overlay.line(list(lines), key), f"mean of {group}", overlay.colour_number(numbers[0]))
+        having = [number for number in numbers if key in overlay.runs[number].lines]
+        for number in having:
+            name = overlay.runs[number].run.name
+            _add(figure, overlay.line([number], key), name, overlay.colour(number), faint=len(having) > 1)
+        if len(having) > 1:
+            _add(figure, overlay.line(having, key), f"mean of {group}", overlay.colour(having[0]))
     if key == "loss":
-        _events(figure, overlay)
+        _mark_warnings(figure, overlay)
     figure.update_layout(showlegend=False, title={"text": title, "font": {"size": 14}, "x": 0})
     title_of_axis = {"text": overlay.across, "font": {"size": 11}, "standoff": 4}
     counted = "~s" if overlay.across == "tokens" else None
@@ -111,29 +106,25 @@ def panel(overlay: Overlay, title: str, key: str, *, log: bool) -> go.Figure:
     return figure
 
 
-def _add(
-    figure: go.Figure, line: Sequence[tuple[float, float]], name: str, number: int, *, faint: bool = False
-) -> None:
+def _add(figure: go.Figure, line: pd.DataFrame, name: str, colour: str, *, faint: bool = False) -> None:
     figure.add_scatter(
-        x=[at for at, _ in line],
-        y=[value for _, value in line],
+        x=line["at"].tolist(),
+        y=line["value"].tolist(),
         mode="lines+markers" if len(line) < FEW else "lines",
         name=name,
         opacity=0.35 if faint else 1,
-        line={"color": colour(number), "width": 1 if faint else 2},
+        line={"color": colour, "width": 1 if faint else 2},
         hovertemplate="%{x:,.5~g}: %{y:.4~g}<extra>" + escape(name[:40]) + "</extra>",
     )
 
 
-def _events(figure: go.Figure, overlay: Overlay) -> None:
-    """A dotted line at each event."""
-    for own, found in zip(overlay.runs, overlay.events, strict=True):
-        for event in found:
-            at = AXES[overlay.across](own, event.step)
-            if at is not None:
-                line = {"color": EVENT_COLOURS[event.kind], "dash": "dot", "width": 1}
-                text = {"text": event.kind, "textangle": -90, "font": {"size": 10, "color": EVENT_COLOURS[event.kind]}}
-                figure.add_vline(x=at, line=line, annotation=text, annotation_position="top right")
+def _mark_warnings(figure: go.Figure, overlay: Overlay) -> None:
+    """A dotted line at each warning."""
+    for number, own in enumerate(overlay.runs):
+        positions = overlay.positions(number)
+        for step, _ in warnings_of(own):
+            if step in positions.index:
+                figure.add_vline(x=positions[step], line={"color": WARNING, "dash": "dot", "width": 1})
 
 
 MOST_RUNS = 200
@@ -165,21 +156,21 @@ def show(context: PageContext) -> None:
         chosen = [named[name] for name in choices("Runs", "runs", list(named), list(named)[:SHOWN])]
         if len(found) > MOST_RUNS:
             st.caption(f"The newest {MOST_RUNS} of {len(found):,} trainings are listed.")
-        across = choice("Across", "across", list(AXES))
+        across = choice("Across", "across", AXES)
         smoothing = SMOOTHING[choice("Smoothing", "smoothing", list(SMOOTHING))]
         groups = _groups(chosen)
         scale = choice("Axis of losses", "axis", ("linear", "log"))
     parts = parts_of(chosen, phase)
     told = [read(context, run, phase, ["loss", *parts, *PANELS.values()]) for run in chosen]
-    happened = [events(own) for own in told]
-    overlay = Overlay(told, groups, happened, across, smoothing)
+    overlay = Overlay(told, groups, across, smoothing)
     show_summaries(told, overlay, context)
-    tell(told, happened)
+    for own in told:
+        for step, text in warnings_of(own):
+            st.caption(f":material/warning: {markdown_text(f'{own.run.name}, step {step:,}: {text}')}")
     panels(overlay, {"Loss": "loss", **{_readable(name): name for name in parts}, **PANELS}, log=scale == "log")
     st.caption(
-        f"Each point is a mean over the steps since the one before. Of long runs "
-        f"({max((own.length for own in told), default=0):,} points here at most) the lowest and the highest of each "
-        "part are drawn, so no spike is lost. Time is that of the steps, without pauses. Cached runs are left out."
+        "Each point is a mean over the steps since the one before. Time is that of the steps, without pauses. Cached "
+        "runs are left out."
     )
 
 
@@ -198,14 +189,6 @@ def panels(overlay: Overlay, titles: Mapping[str, str], *, log: bool) -> None:
             columns = side_by_side(f"{number}")
         with columns[number % 2]:
             draw(panel(overlay, title, key, log=log and key not in PANELS.values()), f"panel_{key}", 300)
-
-
-def tell(told: Sequence[Curves], happened: Sequence[Sequence[TrainingEvent]]) -> None:
-    """The events of all runs in words."""
-    for own, found in zip(told, happened, strict=True):
-        for event in found:
-            icon = ":material/replay:" if event.kind == "resumed" else ":material/warning:"
-            st.caption(f"{icon} {markdown_text(f'{own.run.name}, step {event.step:,}: {event.text}')}")
 
 
 def read(context: PageContext, run: TrackedRow, phase: str, names: Sequence[str]) -> Curves:
@@ -232,23 +215,23 @@ def show_summaries(told: Sequence[Curves], overlay: Overlay, context: PageContex
     """One line a run, with the colour of its group."""
     lines = []
     for own in told:
-        loss, speed, wait = (own.lines.get(key, []) for key in ("loss", THROUGHPUT, WAIT))
-        tokens, hours = (list(spent.values())[-1:] for spent in (own.tokens, own.hours))
+        loss, speed, wait = (own.lines.get(key, pd.Series(dtype=float)) for key in ("loss", THROUGHPUT, WAIT))
+        spent = own.spent().iloc[-1:].to_dict("list")
         lines.append(
             {
                 "": "⬤",
                 "Run": link(context.link(own.run), own.run.name),
                 "Status": badge(own.run.status),
-                "Last step": loss[-1].step if loss else None,
-                "Last loss": loss[-1].value if loss else None,
-                "Tokens": _short(tokens[0]) if tokens else MISSING,
-                "Time": clock(3600 * hours[0]) if hours else MISSING,
-                "Tokens a second": median(point.value for point in speed) if speed else None,
-                "Waiting": fmean(point.value for point in wait) if wait else None,
+                "Last step": loss.index[-1] if len(loss) else None,
+                "Last loss": loss.iloc[-1] if len(loss) else None,
+                "Tokens": "".join(map(_short, spent.get("tokens", ()))) or MISSING,
+                "Time": "".join(clock(3600 * hours) for hours in spent["hours"]) or MISSING,
+                "Tokens a second": speed.median() if len(speed) else None,
+                "Waiting": wait.mean() if len(wait) else None,
             }
         )
     forms = {"Last step": "{:,.0f}", "Last loss": "{:.4f}", "Tokens a second": "{:,.0f}", "Waiting": "{:.1%}"}
-    colours = [colour(overlay.colour_number(number)) for number in range(len(told))]
+    colours = [overlay.colour(number) for number in range(len(told))]
     show_table(lines, "trainings", forms=forms, colours=colours)
 
 

@@ -77,14 +77,12 @@ class Conclusion:
         others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
         made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
         note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
-        share = self.trials.rung_share()
-        probing = f"; rungs took {share:.0%} of their time" if share else ""
         compared = "the winner" if not space.has_several_objectives else "the systems below"
         by_split = [{system.label: system.evaluations[split][0] for system in self.compared} for split in SPLITS]
         first, *others_told = self.sentences
         parts = [
             first,
-            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries{probing}):",
+            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries):",
             verdict.trials_table(self.trials, self.standings),
             f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
             f"alone, on {counts['test']:,} queries{note}):",

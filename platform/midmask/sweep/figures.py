@@ -1,7 +1,7 @@
 """Figures of a finished sweep, for the Sweep page and for its tracked run; and the chart of quality over cost.
 
-Optuna draws what it knows, from a study that is made of `sweep.json` again. The band in a figure is the sweep's noise:
-what lies in it may be as good as the best.
+Plotly draws them from one table with a row for each point. The band in a figure is the sweep's noise: what lies in it
+may be as good as the best.
 """
 
 import math
@@ -9,32 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 
 from midmask.sweep.sweep_file import (
     SweepImportance,
-    SweepMeasure,
     SweepParameter,
-    SweepPoint,
     SweepResult,
-    SweepValue,
     band,
     choices,
-    is_numeric,
-    lines_over,
-    numbers,
-    surface_over,
     value_text,
 )
-
-if TYPE_CHECKING:  # Optuna is imported where it draws
-    from optuna import Study
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
-
-Axis = tuple[str, Sequence[SweepValue]]
 
 PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
 """Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
@@ -43,12 +30,10 @@ WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
 BAND = "rgba(13,148,136,.2)"
 
 MOST_LINES = 8
+"""Lines of a figure; of more choices of the other parameters, points alone are drawn."""
 
 NEAR = 0.15
 """Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
-
-FEW = 12
-"""Trials of which each has its number at the axis."""
 
 FILE = "figures.html"
 
@@ -106,45 +91,57 @@ def _sides(places: Sequence[float]) -> list[str]:
 def pareto(sweep: SweepResult) -> go.Figure:
     """The first objective over the second, with the names of marked points."""
     across = sweep.objectives[1].measure
-    title, points = _title(sweep.objectives[1]), []
+    title, points = across.replace("_", " "), []
     for point in sorted(sweep.complete, key=lambda point: point.values[across]):
         text = f"{point.label} · {title} {point.values[across]:,.4g}"
         points.append(FrontPoint(point.values[across], sweep.first(point), point.mark or "", text, point.front))
     return _with_band(front_figure(points, title, measure_title(sweep)), sweep)
 
 
+def table(sweep: SweepResult) -> pd.DataFrame:
+    """The points that ran to the end, in the order of asking: trial, point, and objectives and parameters by their
+    names. A parameter that a point lacks is missing there; one that is not of numbers alone is text.
+    """
+    numeric = {one.path: is_numeric(sweep, one) for one in sweep.parameters}
+    rows = []
+    for number, point in enumerate(sweep.points):
+        if point.complete:
+            values = {path: value if numeric[path] else value_text(value) for path, value in point.parameters.items()}
+            named = {one.label: values[one.path] for one in sweep.parameters if one.path in values}
+            rows.append({"trial": number, "point": escape(point.label), **point.values, **named})
+    return pd.DataFrame(rows)
+
+
+def is_numeric(sweep: SweepResult, one: SweepParameter) -> bool:
+    """Whether all values of a parameter are numbers."""
+    values = [point.parameters[one.path] for point in sweep.complete if one.path in point.parameters]
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     """The first objective over a parameter, a line for each choice of the others; dashed: points that lack it."""
-    figure = go.Figure()
-    groups = lines_over(sweep, over.path)
-    few, numeric = len(groups) <= MOST_LINES, is_numeric(sweep, over.path)
-    for number, (label, points) in enumerate(groups.items()):
-        there = [point for point in points if over.path in point.parameters]
-        if not there:
-            dashed = {"color": colour(number), "dash": "dash"}
-            said = {"annotation_text": escape(label), "annotation_font_size": 11}
-            figure.add_hline(y=sweep.first(points[0]), line=dashed, **said)
-            continue
-        figure.add_scatter(
-            x=[point.parameters[over.path] if numeric else value_text(point.parameters[over.path]) for point in there],
-            y=[sweep.first(point) for point in there],
-            mode="lines+markers" if few and numeric else "markers",
-            name=label or over.label,
-            line={"color": colour(number) if few else TIE},
-            text=[point.label for point in there],
-            hovertemplate="%{text}<br>%{y:.4f}<extra></extra>",
-        )
-    figure.update_layout(showlegend=few and len(groups) > 1, legend={"orientation": "h", "y": -0.25})
-    figure.update_xaxes(title=over.label, type="linear" if numeric else "category")
-    return _with_band(_with_ticks(figure, sweep, over), sweep)
-
-
-def _with_ticks(figure: go.Figure, sweep: SweepResult, over: SweepParameter) -> go.Figure:
-    """The values that were tried as ticks, where the axis counts powers."""
-    if over.log and is_numeric(sweep, over.path):
-        tried = numbers(sweep, over.path)
-        figure.update_xaxes(type="log", tickvals=tried, ticktext=[value_text(value) for value in tried])
-    return figure
+    frame, measure, others = table(sweep), sweep.objectives[0].measure, "others"
+    labels = [one.label for one in choices(sweep) if one.path != over.path]
+    frame[others] = [
+        ", ".join(f"{name} {escape(value_text(row[name]))}" for name in labels if not pd.isna(row[name]))
+        for row in frame.to_dict("records")
+    ]
+    there, lacking = frame.dropna(subset=[over.label]), frame[frame[over.label].isna()]
+    numeric, few = is_numeric(sweep, over), frame[others].nunique() <= MOST_LINES
+    drawn = there.sort_values(over.label) if numeric else there
+    axes = {"x": over.label, "y": measure, "hover_name": "point", "log_x": over.log and numeric}
+    colours = {"color": others, "color_discrete_sequence": PALETTE} if few else {"color_discrete_sequence": [TIE]}
+    figure = px.scatter(drawn, **axes, **colours)
+    if few and numeric:
+        figure.update_traces(mode="lines+markers")
+    for value, label in zip(lacking[measure], lacking[others], strict=True):
+        figure.add_hline(y=value, line={"color": TIE, "dash": "dash"}, annotation_text=label)
+    shown = few and there[others].nunique() > 1
+    figure.update_layout(showlegend=shown, legend={"orientation": "h", "y": -0.25, "title": None})
+    if over.log and numeric:
+        tried = sorted(there[over.label].unique())
+        figure.update_xaxes(tickvals=tried, ticktext=[f"{value:g}" for value in tried])
+    return _with_band(figure, sweep)
 
 
 def _with_band(figure: go.Figure, sweep: SweepResult) -> go.Figure:
@@ -163,39 +160,13 @@ def measure_title(sweep: SweepResult) -> str:
 
 
 def surface(sweep: SweepResult, across: SweepParameter, up: SweepParameter) -> go.Figure:
-    """The first objective over two parameters; the colour's range tells how much of it is noise."""
-    columns, rows, grid = surface_over(sweep, across.path, up.path)
+    """The first objective over two parameters, a mean where other parameters differ too."""
+    means = table(sweep).pivot_table(sweep.objectives[0].measure, up.label, across.label)
+    means.columns, means.index = means.columns.map(value_text), means.index.map(value_text)
     scale = "Teal" if sweep.objectives[0].mode == "max" else "Teal_r"
-    return heatmap(grid, (across.label, columns), (up.label, rows), scale=scale)
-
-
-def heatmap(
-    grid: Sequence[Sequence[float | None]], across: Axis, up: Axis, *, scale: str = "Teal", title: str = ""
-) -> go.Figure:
-    """A measure over two parameters.
-
-    Args:
-        grid: a row for each value of `up`; None where nothing was tried.
-        across, up: label and values of the axes.
-        title: of the colour bar.
-    """
-    texts = [["" if value is None else f"{value:.4f}" for value in line] for line in grid]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[value_text(value) for value in across[1]],
-            y=[value_text(value) for value in up[1]],
-            z=grid,
-            text=texts,
-            texttemplate="%{text}",
-            colorscale=scale,
-            xgap=2,
-            ygap=2,
-            colorbar={"title": {"text": title}, "thickness": 12},
-            hovertemplate=f"{escape(across[0])} %{{x}}, {escape(up[0])} %{{y}}: %{{z:.4f}}<extra></extra>",
-        )
-    )
-    figure.update_xaxes(title=across[0], type="category", showgrid=False)
-    figure.update_yaxes(title=up[0], type="category", showgrid=False)
+    figure = px.imshow(means, text_auto=".4f", aspect="auto", color_continuous_scale=scale)
+    figure.update_xaxes(title=across.label, type="category", showgrid=False)
+    figure.update_yaxes(title=up.label, type="category", showgrid=False, autorange=True)
     return figure
 
 
@@ -203,132 +174,40 @@ def importance(sweep: SweepResult, found: SweepImportance) -> go.Figure:
     """The shares as the sweep worked them out, the largest on top."""
     labels = {one.path: one.label for one in sweep.parameters}
     shares = {labels.get(path, path): share for path, share in reversed(found.shares.items())}
-    texts = [f"{share:.0%}" for share in shares.values()]
-    bars = go.Bar(x=[*shares.values()], y=[*shares], orientation="h", marker={"color": WIN}, text=texts)
-    figure = go.Figure(bars.update(hovertemplate="%{y}: %{x:.1%}<extra></extra>"))
-    figure.update_xaxes(range=[0, 1], tickformat=".0%", title=f"share of the importance, by {found.evaluator}")
+    figure = px.bar(x=[*shares.values()], y=[*shares], orientation="h", text_auto=".0%", range_x=[0, 1])
+    figure.update_traces(marker_color=WIN)
+    figure.update_xaxes(tickformat=".0%", title=f"share of the importance, by {found.evaluator}")
+    figure.update_yaxes(title=None)
     return figure
-
-
-class _Word(str):
-    """A choice of a category. Optuna writes choices onto its axes as Python would."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def study_of(sweep: SweepResult) -> "Study":
-    """The sweep's trials as an Optuna study in memory, in the order of asking, by the first objective; parameters bear
-    their labels, and the other objectives stand among them.
-    """
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize" if sweep.objectives[0].mode == "max" else "minimize")
-    study.add_trials([_trial(sweep, point) for point in sweep.points])
-    return study
-
-
-def _trial(sweep: SweepResult, point: SweepPoint) -> "FrozenTrial":
-    from optuna.distributions import FloatDistribution
-    from optuna.trial import TrialState, create_trial
-
-    chosen = [one for one in sweep.parameters if one.path in point.parameters]
-    others = {_title(one): point.values[one.measure] for one in sweep.objectives[1:] if point.complete}
-    reached = [*point.probes, sweep.first(point)] if point.complete else point.probes
-    return create_trial(
-        state=TrialState.COMPLETE if point.complete else TrialState.PRUNED,
-        params={one.label: _value(sweep, one, point) for one in chosen} | others,
-        distributions={one.label: _distribution(sweep, one) for one in chosen}
-        | {name: FloatDistribution(value, value) for name, value in others.items()},
-        value=sweep.first(point) if point.complete else None,
-        intermediate_values=dict(enumerate(reached, start=1)),
-    )
-
-
-def _value(sweep: SweepResult, one: SweepParameter, point: SweepPoint) -> SweepValue:
-    value = point.parameters[one.path]
-    return value if is_numeric(sweep, one.path) else _Word(value_text(value))
-
-
-def _distribution(sweep: SweepResult, one: SweepParameter) -> "BaseDistribution":
-    """The range, or the choices, of a parameter over all points."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    values = [point.parameters[one.path] for point in sweep.points if one.path in point.parameters]
-    if is_numeric(sweep, one.path):
-        tried = [float(value) for value in values if isinstance(value, int | float)]
-        return FloatDistribution(min(tried), max(tried), log=one.log)
-    return CategoricalDistribution([_Word(text) for text in dict.fromkeys(map(value_text, values))])
 
 
 def history(sweep: SweepResult) -> go.Figure:
     """The first objective of each trial, and the best up to there."""
-    from optuna.visualization import plot_optimization_history
-
-    figure = plot_optimization_history(study_of(sweep), target_name=measure_title(sweep))
-    trials, best, *_ = figure.data
-    trials.update(_marks([point.label for point in sweep.complete]))
-    best.update(name="best so far", line={"color": LOSS, "shape": "hv", "width": 2})
-    figure.update_layout(title=None, showlegend=False)
-    step = {"tickformat": "d", "dtick": 1 if len(sweep.points) <= FEW else None}
-    figure.update_xaxes(title="trial, in the order of asking", **step)
+    frame, measure = table(sweep), sweep.objectives[0].measure
+    figure = px.scatter(frame, x="trial", y=measure, hover_name="point", color_discrete_sequence=[WIN])
+    best = frame[measure].cummax() if sweep.objectives[0].mode == "max" else frame[measure].cummin()
+    step = {"color": LOSS, "shape": "hv"}
+    figure.add_scatter(x=frame["trial"].tolist(), y=best.tolist(), name="best so far", line=step)
+    figure.update_layout(showlegend=False)
+    figure.update_xaxes(title="trial, in the order of asking", tickformat="d")
     return _with_band(figure, sweep)
 
 
 def rungs(sweep: SweepResult) -> go.Figure:
     """The first objective of each trial at the rungs that it reached, and at the end; grey: pruned."""
-    from optuna.visualization import plot_intermediate_values
-
-    figure = plot_intermediate_values(study_of(sweep))
-    for line, point in zip(figure.data, (one for one in sweep.points if one.probes or one.complete), strict=True):
-        line.update(name=point.label, line={"color": WIN if point.complete else TIE}, marker={"maxdisplayed": 0})
-    figure.update_layout(title=None, showlegend=False)
+    figure = go.Figure()
+    for point in sweep.points:
+        reached = [*point.probes, sweep.first(point)] if point.complete else point.probes
+        colour = WIN if point.complete else TIE
+        figure.add_scatter(x=[*range(1, len(reached) + 1)], y=reached, name=escape(point.label), line={"color": colour})
+    figure.update_layout(showlegend=False)
     figure.update_xaxes(title="rung", tickformat="d", dtick=1)
     figure.update_yaxes(title=measure_title(sweep))
     return figure
 
 
-def slice_over(sweep: SweepResult, over: SweepParameter) -> go.Figure:
-    """The first objective of all trials over one parameter, whatever the others are."""
-    from optuna.visualization import plot_slice
-
-    figure = plot_slice(study_of(sweep), [over.label])
-    (trials,) = figure.data
-    trials.update(_marks([sweep.points[number].label for number in trials.marker.color]))
-    figure.update_layout(title=None)
-    return _with_band(_with_ticks(figure, sweep, over), sweep)
-
-
-def _marks(labels: Sequence[str]) -> dict[str, object]:
-    """The look of points, in place of Optuna's colours by number."""
-    marker = {"color": WIN, "size": 8, "opacity": 0.8, "showscale": False, "line": {"width": 0}}
-    return {"marker": marker, "text": list(labels), "hovertemplate": "%{text}<br>%{y:.4f}<extra></extra>"}
-
-
-def parallel(sweep: SweepResult) -> go.Figure:
-    """A line a point through all that was chosen and the other objectives; grey: worse than the best."""
-    from optuna.visualization import plot_parallel_coordinate
-
-    axes = [*(one.label for one in choices(sweep)), *(_title(one) for one in sweep.objectives[1:])]
-    figure = plot_parallel_coordinate(study_of(sweep), axes, target_name=sweep.objectives[0].measure)
-    figure.data = figure.data[:-1]  # the scale of Optuna's colours
-    for line, point in zip(figure.data, sweep.complete, strict=True):
-        line.update(line={"color": TIE if point.distinguishable else WIN}, opacity=0.7)
-    figure.update_annotations(font={"color": TIE, "size": 11})
-    figure.update_layout(title=None, plot_bgcolor="rgba(0,0,0,0)")
-    return figure
-
-
-def _title(objective: SweepMeasure) -> str:
-    """An objective beside the first as an axis says it."""
-    return objective.measure.replace("_", " ")
-
-
 def figures_of(sweep: SweepResult) -> dict[str, go.Figure]:
-    """Title -> figure, of all that there is something to draw for beside the lines over a chosen parameter."""
+    """Title -> figure, of all that there is something to draw for beside the lines over a parameter."""
     figures = {"History": history(sweep)}
     if any(point.probes for point in sweep.complete):
         figures["At the rungs"] = rungs(sweep)
@@ -336,21 +215,19 @@ def figures_of(sweep: SweepResult) -> dict[str, go.Figure]:
         figures["Pareto front"] = pareto(sweep)
     if sweep.importance:
         figures["Importance"] = importance(sweep, sweep.importance)
-    return figures | {f"Over {one.label}": slice_over(sweep, one) for one in numeric_first(sweep)}
+    return figures
 
 
 def numeric_first(sweep: SweepResult) -> list[SweepParameter]:
     """The parameters that were varied, those of numbers first."""
-    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one.path))
+    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one))
 
 
 def write(sweep: SweepResult, folder: Path) -> Path:
     """Writes all figures as one HTML file that asks no other host; its path."""
-    first = {
-        f"{one.label}, a line for each choice of the others": lines(sweep, one) for one in numeric_first(sweep)[:1]
-    }
+    figures = {f"Over {one.label}": lines(sweep, one) for one in numeric_first(sweep)} | figures_of(sweep)
     parts = [f"<h1>{escape(sweep.name)}: {escape(sweep.recipe)}</h1>"]
-    for number, (title, figure) in enumerate({**first, **figures_of(sweep)}.items()):
+    for number, (title, figure) in enumerate(figures.items()):
         figure.update_layout(template="plotly_white")
         html = figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
         parts += [f"<h2>{escape(title)}</h2>", html]

@@ -64,7 +64,7 @@ class TrialsObserver:
             case Begun(step):
                 self._job.progress.begin(step.fingerprint, step.name, self._job.use.side_by_side)
             case Logged():
-                self._log(source, trial, event)
+                self._log(trial, event)
             case Ended():
                 self._end(trial, event)
             case RungMeasured():
@@ -112,10 +112,9 @@ class TrialsObserver:
             trial.run.log_output_model(model, step.optimiser_steps)
         log_curve(trial.run, step, event.artifact, before=trial.before.get(step.fingerprint, 0), if_begun=event.cached)
 
-    def _log(self, source: str, trial: _TrackedTrial, event: Logged) -> None:
-        step, of = event.step, event.step.optimiser_steps
-        self._job.progress.advance(step.fingerprint, event.at / of)
-        self._progress.step(source, step.name, event.at, of, event.values.get("train/loss"))
+    def _log(self, trial: _TrackedTrial, event: Logged) -> None:
+        step = event.step
+        self._job.progress.advance(step.fingerprint, event.at / step.optimiser_steps)
         is_probe = step.name == "finetune" and step.fingerprint not in trial.trainings
         if not is_probe:
             trial.run.log(metric_keys(step.name, event.values), step=event.at + trial.before.get(step.fingerprint, 0))

@@ -17,7 +17,6 @@ import optuna
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
-from midmask.core.config import flatten
 from midmask.core.words import MISSING, number_cell
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
@@ -31,10 +30,10 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.sweep.plan import Measured, final_evaluations, summarise, trial_rungs
-from midmask.sweep.space import COSTS, Space, briefly, describe_point, format_value, labels, mark_of
+from midmask.sweep.plan import Measured, final_evaluations, summarise
+from midmask.sweep.space import COSTS, Space, briefly, describe_point, labels, mark_of
 from midmask.sweep.study import Outcome
-from midmask.sweep.sweep_file import SweepImportance
+from midmask.sweep.sweep_file import SweepImportance, value_text
 
 FEWEST = 10
 """Least number of trials for a parameter importance: five should be good ones (Optuna's documentation)."""
@@ -130,17 +129,6 @@ class Trials:
         comparisons = compare(tables, baseline=self.best.label, measure=self.space.optimised[0].measure, seeds=seeds)
         return {row.system: row for row in comparisons}
 
-    def rung_share(self) -> float:
-        """Share of the trials' time that probing at rungs took."""
-        probes = rest = 0.0
-        for trial in self.all:
-            recipe = apply_changes(self.recipe, trial.outcome.parameters)
-            reached = trial_rungs(recipe, self.space, self.survey)[: len(trial.outcome.measures)]
-            probes += sum(self._measuring(step) for rung in reached if rung.share < 1 for step in rung.evaluations)
-            rest += sum(self._measuring(step) for step in trial.steps)
-            rest += self.seconds(pretrained) if (pretrained := reached[-1].pretrained) else 0.0
-        return probes / (probes + rest) if self.all else 0.0
-
     def _trial(self, label: str, outcome: Outcome) -> Trial:
         if not outcome.complete:
             return Trial(outcome, label, (), (), None)
@@ -149,15 +137,6 @@ class Trials:
         evaluations = tuple(load(step.place(self.storage)) for step in steps)
         results: list[dict[str, Any]] = [artifact.result for artifact in evaluations]
         return Trial(outcome, label, steps, evaluations, summarise(steps, results, self.storage))
-
-    def _measuring(self, evaluation: Step) -> float:
-        """Seconds of an evaluation, of its search and encodings, and of the fine-tuning before it. Encodings that have
-        been deleted since are left out.
-        """
-        search = evaluation.inputs["ranked"]
-        encodings = [search.inputs[name] for name in ("passages", "queries")]
-        present = [step for step in encodings if step.is_finished(self.storage)]
-        return sum(self.seconds(step) for step in (evaluation, search, *present, encodings[0].inputs["model"]))
 
     def seconds(self, step: Step) -> float:
         """What a step took when it was computed."""
@@ -193,7 +172,7 @@ def trials_table(trials: Trials, standings: Mapping[str, Comparison]) -> str:
     rows = []
     for trial in trials.all:
         point, standing = trial.outcome.parameters, standings.get(trial.label)
-        row = [format_value(point[path]) if path in point else MISSING for path in paths]
+        row = [value_text(point[path]) if path in point else MISSING for path in paths]
         row += [number_cell(trial.outcome.measures.get(at), ".4f") for at in probes]
         row += [_of(trial, name) for name in names]
         row += [f"{standing.difference:+.4f}", f"{standing.p_corrected:.2g}"] if standing else [MISSING, MISSING]
@@ -249,25 +228,16 @@ def _figures(row: Comparison) -> str:
 
 
 def runner_up_sentence(trials: Trials, standings: Mapping[str, Comparison]) -> str:
-    """Whether the best can be told from the next best, and from the recipe's own values, if these were tried."""
+    """Whether the best can be told from the next best; empty for one trial."""
+    if not standings:
+        return ""
     sign = 1 if trials.space.optimised[0].mode == "max" else -1
-    others = sorted(standings, key=lambda label: -sign * standings[label].difference)
-    pairs = [(label, "the next best") for label in others[:1]]
-    usual_values = flatten(trials.recipe)
-    usual = [
-        trial.label
-        for trial in trials.complete
-        if all(usual_values.get(path) == value for path, value in trial.outcome.parameters.items())
-    ]
-    pairs += [(label, "the recipe's own") for label in usual if label in standings and label not in others[:1]]
-    by_label = {trial.label: trial for trial in trials.complete}
-    best = briefly(trials.space, trials.best.outcome.parameters)
-    return " ".join(
-        f"{best} is {'' if standings[label].significant else 'not '}distinguishable from "
-        f"{briefly(trials.space, by_label[label].outcome.parameters)}, {role}, on dev (difference "
-        f"{-standings[label].difference:+.4f}, p = {standings[label].p_corrected:.2g}, smallest detectable difference "
-        f"{standings[label].detectable:.4f})."
-        for label, role in pairs
+    label, row = max(standings.items(), key=lambda item: sign * item[1].difference)
+    points = {trial.label: trial.outcome.parameters for trial in trials.complete}
+    best, other = (briefly(trials.space, points[name]) for name in (trials.best.label, label))
+    return (
+        f"{best} is {'' if row.significant else 'not '}distinguishable from {other}, the next best, on dev (difference "
+        f"{-row.difference:+.4f}, p = {row.p_corrected:.2g}, smallest detectable difference {row.detectable:.4f})."
     )
 
 

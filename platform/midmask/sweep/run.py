@@ -98,7 +98,7 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
         job.run.log_file(folder / SWEEP_FILE)
         job.run.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
         best = metric_key(recipe.corpus.short_name, "dev", sweep.space.optimised[0].measure)
-        job.run.log({best: artifact.result["best"], "sweep/rung_share": artifact.result["rung_share"]}, step=0)
+        job.run.log({best: artifact.result["best"]}, step=0)
         return _report(sweep, artifact)
 
 
@@ -146,7 +146,6 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         "summary": end.summary(),
         "best": trials.best.outcome.last,
         "parameters": trials.best.outcome.parameters,
-        "rung_share": trials.rung_share(),
     }
 
 

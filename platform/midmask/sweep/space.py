@@ -7,7 +7,7 @@ impossible point cannot be written down; two points that differ in nothing that 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -17,41 +17,9 @@ from midmask.core.randomness import python_stream
 from midmask.errors import UserError, quoted, reason, unknown
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.schema import Recipe
+from midmask.sweep.sweep_file import SweepValue, value_text
 
-LARGEST_FILE = 64 << 10
-"""Bytes of a YAML file that are read; those in `search_spaces/` have some 2,000."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: ten short lines of them stand for billions of values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            alias: yaml.AliasEvent = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"the alias *{alias.anchor} is not read; write the values out")
-        return super().compose_node(parent, index)
-
-
-def _read_yaml(path: Path) -> Any:
-    """The plain data of a YAML file; a UserError if it is missing, too large, no YAML, or has an alias."""
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise UserError(f"search space {path}: larger than {LARGEST_FILE >> 10} KiB, so it is none")
-        return yaml.load(data.decode(), _Loader)
-    except FileNotFoundError:
-        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
-        raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
-    except OSError as error:
-        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"search space {path}: not YAML ({' '.join(str(error).split())})") from None
-    except (ValueError, RecursionError) as error:  # no UTF-8; `!!int abc`, the date 2024-13-99; deep nesting
-        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
-
-
-ParameterValue = bool | int | float | str | None
+ParameterValue = SweepValue
 Mode = Literal["max", "min"]
 
 
@@ -165,10 +133,10 @@ class Space(Config):
         description="several things at once, in place of measure and mode: the first is a measure, by which systems "
         "are compared in the end; such trials are not pruned",
     )
-    search: Literal["grid", "random", "tpe", "nsga2"] = Field(
+    search: Literal["grid", "random", "tpe"] = Field(
         "grid", description="how the next trial is chosen; tpe with several objectives is MOTPE"
     )
-    trials: int = Field(9, ge=1, description="budget of random, tpe and nsga2; a grid runs all its points")
+    trials: int = Field(9, ge=1, description="budget of random and tpe; a grid runs all its points")
     parameters: dict[str, Distribution] = Field(min_length=1, description="dotted path -> distribution")
     marks: dict[str, dict[str, ParameterValue]] = Field(
         {},
@@ -201,8 +169,6 @@ class Space(Config):
         for path, distribution in self.parameters.items():
             if self.search == "grid" and not distribution.values:
                 raise ValueError(f"parameters.{path}: --search grid needs values; there is only a range")
-        if self.search == "nsga2" and not self.has_several_objectives:
-            raise ValueError("search = nsga2 trades objectives off; give two or more objectives, or search with tpe")
         return self
 
     @model_validator(mode="after")
@@ -245,9 +211,17 @@ def load_space(path: Path) -> Space:
     """Reads a YAML file.
 
     Raises:
-        UserError: if the file is missing, is no YAML mapping, has an alias or a wrong field; the line names the field.
+        UserError: if the file is missing, is no YAML mapping, or has a wrong field; the line names the field.
     """
-    data = _read_yaml(path)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
+        raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
+    except OSError as error:
+        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8; the date 2024-13-99; deep nesting
+        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
     if not isinstance(data, dict):
         raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
     try:
@@ -308,26 +282,17 @@ def check(space: Space, recipe: Recipe) -> None:
     conditions leave, or `MOST` of them.
 
     Raises:
-        UserError: for a path that the recipe lacks, naming the nearest; a value that it or its backbone refuses; values
-            that exclude each other, where a condition is missing; a mark that is no point of the space.
+        UserError: for a path that the recipe lacks, naming the nearest; a value, or values together, that it or its
+            backbone refuses; a mark that is no point of the space.
     """
-    refused: list[tuple[ParameterPoint, UserError]] = []
-    accepted: set[tuple[str, str]] = set()
     for point in _corners(space):
         try:
             apply_changes(recipe, point).check()
-            accepted |= {(path, repr(value)) for path, value in point.items()}
         except UserError as error:
-            refused.append((point, error))
-    for point, why in refused:
-        if any((path, repr(value)) not in accepted for path, value in point.items()):
-            raise why
-    if refused:
-        point, why = refused[0]
-        raise UserError(
-            f"{describe_point(space, point)}: these values exclude each other ({why}). Give one of the parameters a "
-            "condition: when: {PATH: VALUE}"
-        )
+            raise UserError(
+                f"{describe_point(space, point)}: {error} (if these values exclude each other, give one of the "
+                "parameters a condition: when: {PATH: VALUE})"
+            ) from None
     has_ranges = any(distribution.low is not None for distribution in space.parameters.values())
     for name, values in space.marks.items():
         if not has_ranges and not any(is_marked(values, point) for point in _corners(space)):
@@ -366,21 +331,14 @@ def labels(space: Space) -> dict[str, str]:
     return found
 
 
-def format_value(value: object) -> str:
-    """A value for people: `0.3`, `none`, `basic`."""
-    if value is None:
-        return "none"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
 def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`encoder mask ratio 0.3, decoder mask ratio 0.5`; what cannot be otherwise is left out."""
     names = labels(space)
     free = {path: value for path, value in point.items() if not space.parameters[path].is_constant}
-    return ", ".join(f"{names[path]} {format_value(value)}" for path, value in free.items())
+    return ", ".join(f"{names[path]} {value_text(value)}" for path, value in free.items())
 
 
 def briefly(space: Space, point: Mapping[str, ParameterValue]) -> str:
     """`0.3/0.5`, as papers write it; a mark's name where there is one."""
     free = [value for path, value in point.items() if not space.parameters[path].is_constant]
-    return mark_of(space, point) or "/".join(map(format_value, free))
+    return mark_of(space, point) or "/".join(map(value_text, free))

@@ -8,7 +8,7 @@ study which points are done, gives back the ones that a killed process held, and
 from dataclasses import dataclass
 
 import optuna
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import BaseTrial, TrialState
 
@@ -52,13 +52,10 @@ def sampler(space: Space, seed: int) -> BaseSampler:
     """Every option that Optuna 5 has changed the default of is given, so that a study means the same in any version.
 
     tpe: multivariate; a parameter that only some points have is drawn from its own trials. With several objectives it
-    is MOTPE (Ozaki et al. 2022). nsga2 (Deb et al. 2002) gets four generations or more out of the budget.
+    is MOTPE (Ozaki et al. 2022).
     """
     if space.search == "tpe":
         return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=max(4, space.trials // 3))
-    if space.search == "nsga2":
-        size = max(4, space.trials // 4)
-        return NSGAIISampler(seed=seed, population_size=size, crossover_prob=0.9, swapping_prob=0.5)
     return RandomSampler(seed=seed)
 
 

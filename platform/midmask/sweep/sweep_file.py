@@ -9,7 +9,7 @@ import json
 import math
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final, Literal, TypeGuard
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
@@ -211,59 +211,8 @@ def band(sweep: SweepResult) -> tuple[float, float] | None:
     return min(best, other), max(best, other)
 
 
-def is_numeric(sweep: SweepResult, path: str) -> bool:
-    """Whether all complete points that have the parameter have a number of it."""
-    found = [point.parameters[path] for point in sweep.complete if path in point.parameters]
-    return bool(found) and all(map(_is_number, found))
-
-
-def numbers(sweep: SweepResult, path: str) -> list[float]:
-    """The different numbers of a parameter among the complete points, ascending."""
-    values = [point.parameters.get(path) for point in sweep.complete]
-    return sorted({float(value) for value in values if _is_number(value)})
-
-
-def lines_over(sweep: SweepResult, path: str) -> dict[str, list[SweepPoint]]:
-    """Groups the complete points by their other parameters: the others in words -> points, by their value of this
-    parameter; points that lack it are last.
-    """
-    others = [one for one in choices(sweep) if one.path != path]
-    groups: dict[str, list[SweepPoint]] = {}
-    for point in sweep.complete:
-        found = [one for one in others if one.path in point.parameters]
-        label = ", ".join(f"{one.label} {value_text(point.parameters[one.path])}" for one in found)
-        groups.setdefault(label, []).append(point)
-    return {label: sorted(own, key=lambda point: _order(point.parameters.get(path))) for label, own in groups.items()}
-
-
-def surface_over(
-    sweep: SweepResult, across: str, up: str
-) -> tuple[list[SweepValue], list[SweepValue], list[list[float | None]]]:
-    """The first objective over two parameters, a mean where other parameters differ too: the values across, those up,
-    and a row for each of the latter; None where nothing was tried.
-    """
-    found = [point for point in sweep.complete if across in point.parameters and up in point.parameters]
-    cells: dict[tuple[SweepValue, SweepValue], list[float]] = {}
-    for point in found:
-        cells.setdefault((point.parameters[across], point.parameters[up]), []).append(sweep.first(point))
-    columns, rows = (sorted({point.parameters[path] for point in found}, key=_order) for path in (across, up))
-    grid = [[fmean(own) if (own := cells.get((x, y))) else None for x in columns] for y in rows]
-    return columns, rows, grid
-
-
 def value_text(value: SweepValue) -> str:
-    """A parameter's value in tables and legends: "none" for None, numbers without needless digits."""
+    """A parameter's value for people: `0.3`, `none`, `basic`."""
     if value is None:
         return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _order(value: SweepValue) -> tuple[bool, bool, float, str]:
-    """Sort key: numbers by size, then words, then None."""
-    if _is_number(value):
-        return False, False, float(value), ""
-    return value is None, True, 0.0, str(value)
-
-
-def _is_number(value: SweepValue) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,6 @@ from typing import Literal
 
 import optuna
 
-from midmask.app.progress import StepProgress
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.executor import makers_of
@@ -44,7 +43,7 @@ class TrialContext:
 
 
 class SweepProgress:
-    """Lines for a whole sweep: which trial, how far it is, the best so far.
+    """Lines for a whole sweep: which trial begins, what it gave, the best so far.
 
     Args:
         total: trials of the sweep. done: of these, the trials of earlier processes. show: gets each line.
@@ -56,15 +55,10 @@ class SweepProgress:
         self._show = show
         self._best: tuple[float, str] | None = None
         self._numbers: dict[str, int] = {}
-        self._steps: dict[tuple[str, str], StepProgress] = {}
 
     def started(self, source: str, name: str) -> None:
         self._numbers.setdefault(source, self._done + len(self._numbers) + 1)
         self._show(f"{self._prefix(source)}: {name}")
-
-    def step(self, source: str, step: str, at: int, of: int, loss: float | None) -> None:
-        progress = StepProgress(f"{self._prefix(source)} {step}", self._show_with_tail)
-        self._steps.setdefault((source, step), progress).update(at, of, loss)
 
     def measured(self, source: str, text: str) -> None:
         self._show(f"{self._prefix(source)} {text}")
@@ -74,10 +68,7 @@ class SweepProgress:
         sign = 1 if mode == "max" else -1
         if self._best is None or sign * value > sign * self._best[0]:
             self._best = (value, name)
-        self._show_with_tail(f"{name}: over")
-
-    def _show_with_tail(self, line: str) -> None:
-        self._show(line + (f" · best {self.best}" if self._best else ""))
+        self._show(f"{name}: over · best {self.best}")
 
     @property
     def best(self) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.leaderboard.board import Board, View, board_of
-from midmask.leaderboard.entries import Entry, Shown, entries, marks_of
+from midmask.leaderboard.entries import Entry, entries, marks_of
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, rows
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.reading import TrackedRow
@@ -126,12 +126,11 @@ def per_query_of(row: LeaderboardRow) -> pa.Table:
     return per_query({name: values(row.recipe, int(row.seed), name) for name in MEASURES})
 
 
-def view(marks: Shown = "better_than", order: str = NDCG, **more: object) -> View:
-    plain = View(SHOWN, MEASURES, {}, order, False, marks, "none", False)
+def view(order: str = NDCG, **more: object) -> View:
+    plain = View(SHOWN, MEASURES, order, False, False)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
 def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:
     found = entries(rows(tracked_rows())) if found is None else found
-    asked = (chosen.places, chosen.measures, per_query_of, chosen.marks)
-    return board_of(found, chosen, lambda shown: marks_of(shown, *asked))
+    return board_of(found, chosen, lambda shown: marks_of(shown, chosen.places, chosen.measures, per_query_of))

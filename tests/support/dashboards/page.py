@@ -1,6 +1,5 @@
 """A dashboard's page drawn in this process by Streamlit's AppTest: no server, no browser, no store."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,9 +57,8 @@ def words(app: AppTest) -> str:
 
 
 def html(app: AppTest) -> str:
-    """All HTML of the page: of `st.html`, and of tables whose heads can be clicked."""
-    own = [one.proto.body for one in app.get("html")]
-    return "\n".join([*own, *(json.loads(one.proto.json)["html"] for one in app.get("bidi_component"))])
+    """All HTML of the page."""
+    return "\n".join(one.proto.body for one in app.get("html"))
 
 
 def table(app: AppTest, label: str) -> list[dict[str, Any]]:

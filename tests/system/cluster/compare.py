@@ -29,7 +29,7 @@ from midmask.tracking.reading import read_runs
 from midmask.tracking.store import EXPERIMENT, connect
 from tests.system.cluster.work import Work, run_here
 
-TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|rung_share|_hours")
+TIMES = re.compile(r"seconds|_ms_|data_wait|first_after_start|per_second|_hours")
 """Fields, columns and metrics that tell how long something took."""
 
 TRAININGS = ("pretrain", "finetune", "teach")
