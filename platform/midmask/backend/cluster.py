@@ -115,6 +115,9 @@ def _start() -> None:
         UserError: if it does not start in time.
     """
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # Beyond this number Ray ends idle workers after a second, by default beyond one a core: on one core, where the
+    # training is that one, each of its read tasks would start a process of its own.
+    os.environ.setdefault("RAY_num_workers_soft_limit", str(2 * usable_cores() + 1))
     # Ray's agents outlive a process that was killed by so many seconds, else by a minute
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
     try:
