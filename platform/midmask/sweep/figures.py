@@ -189,7 +189,7 @@ def history(sweep: SweepResult) -> go.Figure:
     step = {"color": LOSS, "shape": "hv"}
     figure.add_scatter(x=frame["trial"].tolist(), y=best.tolist(), name="best so far", line=step)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title="trial, in the order of asking", tickformat="d")
+    figure.update_xaxes(title="trial, in the order of asking", dtick=max(1, len(frame) // 10))
     return _with_band(figure, sweep)
 
 
