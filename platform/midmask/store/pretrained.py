@@ -52,7 +52,7 @@ PRETRAINED = {
     "wiki-mini": PackagedModel(
         package="midmask_lm",
         folder="wiki-mini",
-        sha256="ff444a5b72b0362d01b3b0783e7df5fba0196ef070c9aa290e29a5bc6ea2a78d",
+        sha256="b7fa5dbbf73c7ba9b2b605a92c5b537b2ecfaaa65097163b7c53e2ac939bcb7e",
         distribution="midmask",
         extra=None,
         licence="CC-BY-SA-3.0",
