@@ -221,9 +221,10 @@ def outcome(row: Comparison) -> ComparisonOutcome:
 
 
 def _figures(row: Comparison) -> str:
+    seeds = f"{row.seeds} fine-tuning seed{'s' if row.seeds > 1 else ''}"
     return (
         f"{row.mean:.4f}, {row.difference:+.4f} [95% interval {row.low:+.4f}, {row.high:+.4f}], p = "
-        f"{row.p_corrected:.2g}, {row.queries} queries, {row.seeds} fine-tuning seeds"
+        f"{row.p_corrected:.2g}, {row.queries} queries, {seeds}"
     )
 
 
