@@ -59,7 +59,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     ("uri", "expected"),
     [("sqlite:///{home}/none.db", ["Nothing has been evaluated", "make demo"]),
      ("http://me:secret@127.0.0.1:9", ["***@127.0.0.1:9 does not answer", "start the server"]),
-     ("file:///tmp/mlruns", ["is a folder", "sqlite:///mlflow.db"])],
+     ("file:///tmp/mlruns", ["no longer supports folders", "sqlite:///mlflow.db"])],
 )  # fmt: skip
 def test_a_store_with_nothing_to_show_says_what_to_type(uri, expected, start, tmp_path, capfd) -> None:
     shown = start("--tracking-uri", uri)

@@ -70,7 +70,7 @@ def test_wiki_mini_fills_masks_and_loads_in_both_libraries() -> None:
     folder = model_folder("wiki-mini")
     fill = pipeline("fill-mask", model=str(folder))
     assert fill.model.dtype == torch.float32
-    assert "states" in [guess["token_str"] for guess in fill("He was born in New York, in the United [MASK].")]
+    assert fill("The United [MASK] of America.")[0]["token_str"] == "states"
     assert SentenceTransformer(str(folder)).encode(["a text", "another"]).shape == (2, 256)
 
 
