@@ -2,10 +2,16 @@
 
 Gains: the difference to the baseline in the same setting, with its interval; with settings that differ in their
 labelled queries, it answers when middle training pays, and over the tokens of middle training how much is enough.
-By collection: the main finding of Lassance et al. (SIGIR 2023), a panel per corpus and representation, with no middle
-training as the level to pass.
+
+    python -m midmask.benchmark.figures docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
+        --systems retromae,dupmae --settings "no labels,1k labels,10k labels"
+
+prints the numbers of such a figure, as Markdown, from a folder of records. By collection: the main finding of Lassance
+et al. (SIGIR 2023), a panel per corpus and representation, with no middle training as the level to pass.
 """
 
+import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +24,7 @@ from midmask.benchmark.design import variant
 from midmask.benchmark.records import recorded_results
 from midmask.benchmark.results import Results, SystemKey, order_splits, weigh
 from midmask.core.words import MISSING
-from midmask.errors import unknown
+from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import markdown
 from midmask.evaluation.statistics.intervals import contrast, deviation
 from midmask.evaluation.statistics.significance import p_text
@@ -278,3 +284,22 @@ def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settin
     in_order = (result for name in settings for result in results.where(setting=name))
     selected = [result for result in in_order if result.key.system in (baseline, *systems)]
     return panel_table(gain_panels(Results(selected), baseline, measure))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    for name in ("baseline", "systems", "settings", "measure"):
+        parser.add_argument(f"--{name}", required=True)
+    flags = parser.parse_args()
+    try:
+        names = flags.systems.split(","), flags.settings.split(",")
+        print(gains_of_records(flags.folder, flags.baseline, *names, flags.measure))
+    except UserError as error:
+        print(f"figures: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
