@@ -138,9 +138,9 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
 
 FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
-    "--help --head --mlflow-ui".split()
+    "--help --head --mlflow-ui --baseline".split()
 )
-"""Flags of ray, mlflow, streamlit, pip, and the page that Streamlit runs."""
+"""Flags of ray, mlflow, streamlit, pip, the page that Streamlit runs, and `python -m midmask.benchmark.figures`."""
 
 
 def test_commands_flags_and_extras_that_texts_name_are_there() -> None:
