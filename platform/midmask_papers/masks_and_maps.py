@@ -12,11 +12,11 @@ from typing import Self
 import numpy as np
 from pydantic import Field, TypeAdapter, model_validator
 
-from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, home, order_splits
 from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
+from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import pick, read_list
 from midmask_papers.ruling import ClaimOutcome, Ruling, Weak, below_floor, combine, judge, judge_between
 

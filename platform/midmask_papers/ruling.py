@@ -20,9 +20,10 @@ from itertools import chain
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from midmask.benchmark.design import BM25, NONE
+from midmask.benchmark.design import NONE
 from midmask.benchmark.results import Results, SystemKey, home, order_splits, tuned_on, weigh
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, contrast
+from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import CORPUS, Published, key_of
 
 CorpusSplit = tuple[str, str]

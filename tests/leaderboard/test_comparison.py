@@ -281,5 +281,5 @@ def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], u
     assert told.lines["loss"].to_dict() == pytest.approx(dict(zip([1, 2, 3], table["loss"].to_pylist(), strict=True)))
     assert told.lines["decoder_mlm"].tolist() == pytest.approx(table["part/decoder_mlm"].to_pylist())
     assert "no such" not in told.lines
-    assert told.spent()["tokens"].tolist() == pytest.approx(np.cumsum(table["tokens"].to_numpy()))
-    assert told.spent()["hours"].tolist() == pytest.approx(np.cumsum(table["seconds"].to_numpy()) / 3600)
+    assert told.spent["tokens"].tolist() == pytest.approx(np.cumsum(table["tokens"].to_numpy()))
+    assert told.spent["hours"].tolist() == pytest.approx(np.cumsum(table["seconds"].to_numpy()) / 3600)

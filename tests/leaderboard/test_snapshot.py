@@ -206,10 +206,10 @@ def test_tokens_and_hours_are_sums_over_the_steps(data: st.DataObject) -> None:
     spans = [slice(before, after) for before, after in zip([0, *STEPS[:-1]], STEPS, strict=True)]
     throughput = line([float(tokens_S[span].sum() / seconds_S[span].sum()) for span in spans])
     seconds = line([float(seconds_S[span].mean()) for span in spans])
-    spent = told(step_seconds=seconds, tokens_per_second=throughput).spent()
+    spent = told(step_seconds=seconds, tokens_per_second=throughput).spent
     assert list(spent["tokens"]) == pytest.approx([tokens_S[:step].sum() for step in STEPS])
     assert list(spent["hours"]) == pytest.approx([seconds_S[:step].sum() / 3600 for step in STEPS])
-    assert "tokens" not in told(step_seconds=seconds).spent() and told().spent().empty
+    assert "tokens" not in told(step_seconds=seconds).spent and told().spent.empty
 
 
 @given(values=st.lists(st.floats(-5, 5), min_size=1, max_size=30), points=st.sampled_from([1, 3, 5, 51]))

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from midmask.benchmark.design import BM25
 from midmask.benchmark.results import Results, SystemKey, read_results
 from midmask.evaluation.rendering import markdown
+from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 from midmask_papers.ruling import LEAST_OF_BM25
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from midmask.app.job import mistake_in, resolve_storage
 from midmask.app.progress import StepProgress
-from midmask.benchmark.design import BM25
 from midmask.core.config import flatten, override
 from midmask.core.redaction import has_credentials, redacted
 from midmask.core.words import clock
@@ -25,6 +24,7 @@ from midmask.experiment.searching import adopted
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder

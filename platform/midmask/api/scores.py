@@ -11,7 +11,6 @@ import pyarrow as pa
 from midmask.api.calls import as_changes, check_reach, compute, open_store, read_as, recipe_for_model, runner_in
 from midmask.api.corpus import Corpus
 from midmask.api.train import Run
-from midmask.benchmark.design import BM25
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
@@ -30,6 +29,7 @@ from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import evaluations_table, per_query
 from midmask.experiment.run import Runner
+from midmask.retrieve.bm25 import BM25
 from midmask.retrieve.ranked import Fusion, TieRule
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

@@ -26,6 +26,7 @@ from midmask.experiment.searching import adopted
 from midmask.experiment.steps import TrainingConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale, list_unpublished
+from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
@@ -242,7 +243,7 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
     """
     if folder is None:
         return recipe, None
-    place = model_folder(folder, field="--model", choices=("bm25",)).absolute()
+    place = model_folder(folder, field="--model", choices=(BM25,)).absolute()
     if not options.has_saved_recipe:
         recipe = as_folder_reads(recipe, place, options.set_fields.keys())
     if not options.dry_run:  # classes of models take seconds to be imported

@@ -14,6 +14,7 @@ from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
+from midmask.retrieve.bm25 import BM25
 
 RepresentationKind = Literal["dense", "splade", "lexical", "hybrid", "late"]
 """What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, both kinds together, or a
@@ -33,7 +34,6 @@ IN_BATCH: dict[RepresentationKind, str] = {
 BM25_SHARE = 0.5
 """BM25's share in a system that joins its list with an encoder's: both count alike."""
 
-BM25 = "bm25"
 NONE = "none"
 
 PRINTED_COLLECTIONS = ("corpus", "wiki", "msmarco")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from midmask.benchmark.design import BM25, NONE, Benchmark, variant
+from midmask.benchmark.design import NONE, Benchmark, variant
 from midmask.benchmark.results import Results, SystemKey
 from midmask.core.config import flatten
 from midmask.corpora import CorpusConfig
@@ -21,6 +21,7 @@ from midmask.experiment.plan import Plan, plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes import RECIPES
+from midmask.retrieve.bm25 import BM25
 
 
 @dataclass(frozen=True)

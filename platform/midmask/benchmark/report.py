@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from midmask.benchmark.design import BM25, NONE, Benchmark
+from midmask.benchmark.design import NONE, Benchmark
 from midmask.benchmark.figures import collections_figure, curve_figure, gains_figure
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
@@ -17,6 +17,7 @@ from midmask.benchmark.results import Results, SystemKey, tuned_on
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
+from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"

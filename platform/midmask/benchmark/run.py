@@ -14,7 +14,6 @@ from midmask.app.run import compute
 from midmask.app.run_contents import BM25_TAGS, all_datasets
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share_cluster
-from midmask.benchmark.design import BM25
 from midmask.benchmark.job import Job
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.records import RecordWriter
@@ -23,6 +22,7 @@ from midmask.core.config import flatten
 from midmask.experiment.events import Observer, unobserved
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import StepKind
+from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy import stats
 
-from midmask.benchmark.design import BM25
 from midmask.choice.contenders import System
 from midmask.choice.verdict import Calibration
 from midmask.evaluation.statistics.intervals import IntervalEstimate, Variance, interval
+from midmask.retrieve.bm25 import BM25
 
 COVERAGE = 0.9
 """Confidence level of all intervals in a verdict."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from midmask.benchmark.design import BM25, BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
+from midmask.benchmark.design import BM25_SHARE, IN_BATCH, NONE, Benchmark, RepresentationKind, Setting, variant
 from midmask.benchmark.layout import HEADLESS, recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.verdict import SystemName, TrainingKind, label
@@ -24,6 +24,7 @@ from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
+from midmask.retrieve.bm25 import BM25
 from midmask.retrieve.ranked import Fusion
 from midmask.store.pretrained import found_folder
 

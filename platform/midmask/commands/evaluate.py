@@ -30,9 +30,9 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
       midmask evaluate --recipe retromae --zero-shot beir13:FOLDER
     """
     from midmask.app.driver import choose_split, compute_or_show, ending, model_product, recipe_for, recipe_for_folder
-    from midmask.benchmark.design import BM25
     from midmask.experiment.evaluations import zero_shot
     from midmask.experiment.plan import plan
+    from midmask.retrieve.bm25 import BM25
 
     encodes = flags.model != BM25
     if flags.zero_shot and not encodes:

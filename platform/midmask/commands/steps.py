@@ -244,9 +244,9 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
       midmask mine --recipe retromae_ance --set stages.1.mine.per_query=15
     """
     from midmask.app.driver import Product, compute_or_show, ending, recipe_for, recipe_for_folder
-    from midmask.benchmark.design import BM25
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
+    from midmask.retrieve.bm25 import BM25
 
     recipe = recipe_for(options, default="none" if flags.model else "retromae_ance")
     by_bm25 = flags.model == BM25

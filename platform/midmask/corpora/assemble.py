@@ -23,8 +23,8 @@ from midmask.core.config import Config
 from midmask.corpora.checked_rows import Collection, Quarantine, Stream, pair_texts, separate_rejected
 from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import unread_names
-from midmask.corpora.docs import list_documents, showing
+from midmask.corpora.corpus import CorpusPieces, unread_names
+from midmask.corpora.docs import document_files, showing
 from midmask.corpora.documents import ending
 from midmask.corpora.pydocs import pair_up
 from midmask.corpora.reader import FolderReader, open_corpus, reader_of
@@ -126,7 +126,7 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         "rules": rules,
     }
     if config.format == "docs":
-        facts["documents"] = _count_documents(config)
+        facts["documents"] = _count_documents(config, corpus)
     asked = TextStatistics()
     asked.add(queries)
     statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
@@ -142,14 +142,13 @@ def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
     return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
-def _count_documents(config: CorpusConfig) -> dict[str, dict[str, int]]:
+def _count_documents(config: CorpusConfig, corpus: CorpusPieces) -> dict[str, Mapping[str, int]]:
     """Numbers of files, by ending, that are documents and that are left out; logs them."""
-    listing = list_documents(Place.named(config.place))
-    kinds = Counter(ending(file or config.place) for file in listing.files)
-    for counts, words in ((kinds, "documents"), (listing.left_out, "left out, no documents")):
+    kinds = Counter(ending(file or config.place) for file in document_files(corpus))
+    for counts, words in ((kinds, "documents"), (Counter(corpus.left_out), "left out, no documents")):
         if counts:
             log.info("%s: %s: %s", config.name, words, showing(counts))
-    return {"files": dict(sorted(kinds.items())), "files_left_out": dict(sorted(listing.left_out.items()))}
+    return {"files": dict(sorted(kinds.items())), "files_left_out": corpus.left_out}
 
 
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:

@@ -28,12 +28,14 @@ class CorpusPieces:
     """Independent, picklable pieces to read, each kind in source order; without queries and qrels it is text only.
 
     unions: split -> the slices (`test.head`, …) that have a file each and together are the split, which has none.
+    left_out: ending (or "hidden", …) -> number of files of a folder of documents that are none.
     """
 
     docs: Sequence[Piece]
     queries: Sequence[RecordPiece] = ()
     qrels: Sequence[RecordPiece] = ()
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""

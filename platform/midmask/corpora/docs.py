@@ -233,13 +233,13 @@ class DocumentsReader:
             [
                 DocumentPiece(number, folder, files, round(sum(sizes[file] for file in files)), config)
                 for number, files in enumerate(batch_files(listing.files.items(), PIECE_BYTES, PIECE_FILES))
-            ]
+            ],
+            left_out=dict(sorted(listing.left_out.items())),
         )
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
-        pieces = self.open(config).docs
-        files = [file for piece in pieces if isinstance(piece, DocumentPiece) for file in piece.files]
+        files = document_files(self.open(config))
         versions = {end: KINDS[end].version for file in files if KINDS[end := ending(file or folder.base)].version > 1}
         return {
             "cutting": CUTTING_VERSION,
@@ -252,6 +252,11 @@ class DocumentsReader:
             },
             **({"versions": versions} if versions else {}),
         }
+
+
+def document_files(corpus: CorpusPieces) -> list[str]:
+    """The documents that are read, by their paths below the folder."""
+    return [file for piece in corpus.docs if isinstance(piece, DocumentPiece) for file in piece.files]
 
 
 def _digest(file: Place) -> str:

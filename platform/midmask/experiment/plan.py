@@ -65,8 +65,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
     """Reads the fingerprints of the files and folders that the recipe names.
 
     Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, negatives or
-            scores.
+        UserError: if the corpus is not there, or a source of spans, pseudo-queries, negatives or scores.
     """
     objective = recipe.objective
     return Contents(

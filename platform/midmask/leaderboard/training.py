@@ -5,6 +5,7 @@ Warnings: a loss was no number, the encoder collapsed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,7 @@ class Curves:
     phase: str
     lines: Mapping[str, pd.Series]  # metric -> values by step
 
+    @cached_property
     def spent(self) -> pd.DataFrame:
         """`tokens` and `hours` of training up to each step; without a column that was not logged.
 

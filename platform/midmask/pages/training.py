@@ -67,7 +67,7 @@ class Overlay:
         if self.across == "steps":
             steps = sorted({step for line in own.lines.values() for step in line.index})
             return pd.Series(steps, steps, dtype=float)
-        return own.spent().get(self.across, pd.Series(dtype=float))
+        return own.spent.get(self.across, pd.Series(dtype=float))
 
     def line(self, numbers: Sequence[int], key: str) -> pd.DataFrame:
         """Positions (`at`) and values of the mean of these runs' metric, smoothed; of one run, of itself."""
@@ -216,7 +216,7 @@ def show_summaries(told: Sequence[Curves], overlay: Overlay, context: PageContex
     lines = []
     for own in told:
         loss, speed, wait = (own.lines.get(key, pd.Series(dtype=float)) for key in ("loss", THROUGHPUT, WAIT))
-        spent = own.spent().iloc[-1:].to_dict("list")
+        spent = own.spent.iloc[-1:].to_dict("list")
         lines.append(
             {
                 "": "⬤",
