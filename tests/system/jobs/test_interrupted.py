@@ -147,7 +147,7 @@ def test_a_whole_job_leaves_no_credentials(guarded: Guarded, tmp_path: Path, mon
 
 
 FILES = {"corpus.jsonl", "queries.jsonl", "train.tsv", "dev.tsv", "test.tsv"}
-OPENS = 7
+OPENS = 5
 """Of a file by a dry run: fingerprinted once; the others look at its first rows, for form, layout, splits and size."""
 SPACE = {
     "name": "few", "recipe": "retromae", "search": "grid", "baselines": ["none", "mlm"],
