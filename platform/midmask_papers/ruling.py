@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from midmask.benchmark.design import NONE
-from midmask.benchmark.results import Results, SystemKey, home, order_splits, tuned_on, weigh
+from midmask.benchmark.results import Results, SystemKey, home, order_splits, weigh
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, contrast
 from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import CORPUS, Published, key_of
@@ -89,15 +89,10 @@ def term(weight: float, number: Published) -> Term:
     return Term(weight, key_of(number), number.value)
 
 
-def homes(results: Results) -> list[str]:
-    """Every corpus that systems are fine-tuned on, the benchmark's first one first."""
-    return list(dict.fromkeys(tuned_on(one, results) for one in results))
-
-
 def match(part: ClaimPart, results: Results) -> Match | MissingResult:
     """Our systems for those of a part, on the paper's corpus and split; where that corpus was not measured, on `home`.
 
-    A part that holds elsewhere is matched on every corpus but `homes` instead; of several readings, by the one with
+    A part that holds elsewhere is matched on every corpus but `home` instead; of several readings, by the one with
     most corpora. In one that keeps collections apart, different collections of middle training must be different ones
     here, and none of them the corpus.
     """
@@ -127,8 +122,7 @@ def match(part: ClaimPart, results: Results) -> Match | MissingResult:
 def _corpora(results: Results, part: ClaimPart) -> list[str]:
     corpora = results.names("corpus")
     if part.elsewhere:
-        tuned = homes(results)
-        return [corpus for corpus in corpora if corpus not in tuned]
+        return [corpus for corpus in corpora if corpus != home(results)]
     return [part.place[0] if part.place[0] in corpora else home(results)]
 
 

@@ -17,7 +17,6 @@ from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
 from midmask_papers.published import CORPUS, Published, key_of, paper, published, resolve_corpus
-from midmask_papers.ruling import homes
 
 AVERAGED = frozenset(GROUPS)
 """Groups of collections that papers print one number for."""
@@ -220,7 +219,7 @@ def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: S
     doubts = {place: number.note for place, number in printed.items() if number.note}
     theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
     collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
-    ours = f"corpus: {', '.join(homes(results))}; collections: {collections}; seeds: {seeds}"
+    ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
     return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))

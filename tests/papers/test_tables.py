@@ -20,9 +20,9 @@ from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
 from midmask_papers.figures import spreads
-from midmask_papers.published import PAPERS, Published, PublishedTable, key_of, published
+from midmask_papers.published import PAPERS, Published, PublishedTable, published
 from midmask_papers.tables import SHEETS, paper_tables
-from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, on_nq, results
+from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, results
 from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
 
 LEVELS = {"none": 0.3, "mlm": 0.35, "retromae": 0.45}
@@ -143,40 +143,16 @@ def test_latex_of_every_table_is_whole():
 BEIR = {dense("none", setting="dpr"): 0.37, dense("retromae", collection="wiki", setting="dpr"): 0.45}
 
 
-def further(found: list[Result]) -> list[Result]:
-    return [replace(one, further=True) for one in found]
-
-
-def nq(values: dict[SystemKey, float], measure: str = "Success@10") -> list[Result]:
-    return further(drawn(values, noise=QUIET, queries=25, corpus="nq", split="test", measure=measure))
-
-
 def searched(values: dict[SystemKey, float], corpus: str) -> list[Result]:
     return drawn(values, noise=QUIET, queries=25, corpus=corpus, split="test", measure="nDCG@10")
 
 
-@pytest.fixture(scope="module")
-def one_run() -> Results:
-    """As the papers print them; on NQ, 0.7 and the printed gain."""
+def test_an_average_over_beir_has_the_set_that_has_the_name_of_the_corpus() -> None:
     sets = ["beir-nq" if name == "nq" else name for name in folders("beir18")]
-    beir = [one for name in sets for one in searched(BEIR, name)]
-    main = {key_of(one): one.value for one in published("retromae", "main") if one.measure == "RR@10"}
-    return results(drawn(main, noise=QUIET, queries=25), beir, nq(on_nq()))
-
-
-def test_claims_on_both_collections_are_decided(one_run: Results) -> None:
-    found = {name: CLAIMS[name].check(one_run) for name in ("retromae.main", "retromae.in_domain", "retromae.nq")}
-    assert {name: ruling.outcome for name, ruling in found.items()} == dict.fromkeys(found, "holds")
-    assert "on msmarco dev" in found["retromae.main"].sentence and "on nq test" in found["retromae.nq"].sentence
-
-
-def test_an_average_over_beir_has_the_set_that_was_only_searched(one_run: Results) -> None:
-    """Also where the collection of the same name that is fine-tuned on has the measure."""
-    better = nq(dict.fromkeys(BEIR, 0.99), "nDCG@10")
-    for found in (one_run, results(list(one_run), better)):
-        (beir,) = (table for table in paper_tables("retromae", found) if table.name == "retromae.beir")
-        cells = {row: cell.mean for (row, _), cell in beir.table.cells.items()}
-        assert cells == pytest.approx({"BERT": 0.37, "RetroMAE": 0.45}, abs=2e-3)
+    found = results(searched(dict.fromkeys(BEIR, 0.99), "nq"), *(searched(BEIR, name) for name in sets))
+    (beir,) = (table for table in paper_tables("retromae", found) if table.name == "retromae.beir")
+    cells = {row: cell.mean for (row, _), cell in beir.table.cells.items()}
+    assert cells == pytest.approx({"BERT": 0.37, "RetroMAE": 0.45}, abs=2e-3)
 
 
 def test_what_is_fine_tuned_on_is_not_out_of_domain() -> None:
@@ -185,8 +161,7 @@ def test_what_is_fine_tuned_on_is_not_out_of_domain() -> None:
     keys = {key: value for key, value in {**keys, **dict.fromkeys(BEIR, 0.4)}.items() if key.collection != "none"}
     values = {dense("none", setting="dpr"): 0.3, **keys, dense("retromae", collection="wiki", setting="dpr"): 0.5}
     turned = {key: 1 - value for key, value in values.items()}
-    found = results(drawn(values, noise=QUIET, queries=25), searched(values, "scifact"), nq(turned, "nDCG@10"))
-    ruling = CLAIMS["retromae.beir"].check(found)
+    ruling = CLAIMS["retromae.beir"].check(results(searched(turned, "nq"), searched(values, "scifact")))
     assert ruling.outcome == "holds" and "nq" not in ruling.sentence
 
 
@@ -231,7 +206,6 @@ def test_table_7_reads_each_collection_under_its_name():
 
 def test_a_command_says_what_the_run_is_made_of():
     def add_flags(parser):
-        parser.set_defaults(several_corpora=True)
         parser.add_argument("--preset")
         add_zero_shot_flag(parser)
 
@@ -240,7 +214,6 @@ def test_a_command_says_what_the_run_is_made_of():
         flags = parse(words, None, add_flags)
         assert (PAGE.parents[2] / job).is_file() and run.preset in set(PRESETS)
         assert (flags.preset, flags.corpus, flags.scale) == (run.preset, run.corpus, "published")
-        assert flags.further_corpora == run.further
         assert (tuple(flags.pretrain_on), tuple(flags.zero_shot)) == (run.pretrain_on, run.zero_shot)
 
 

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import Config
-from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
@@ -62,13 +61,6 @@ class Setting(Config):
         return tuned.model_copy(update={"stages": tuned.stages[: self.stages or None], "evaluation": evaluation})
 
 
-class FurtherCorpus(Config):
-    """A collection that all systems are fine-tuned and evaluated on beside the benchmark's first one."""
-
-    corpus: str = Field(description="as corpus.name")
-    measures: tuple[str, ...] = Field(min_length=1, description="or presets of them")
-
-
 class Benchmark(Config):
     """Which systems are compared, and how. They share corpus, seeds and evaluation; only the system differs."""
 
@@ -88,11 +80,6 @@ class Benchmark(Config):
     settings: dict[str, Setting] = Field(min_length=1, description="label -> fine-tuning")
     only: dict[str, tuple[str, ...]] = Field(
         {}, description="collection, representation or setting -> the systems that are run with it; others: all"
-    )
-    further: tuple[FurtherCorpus, ...] = Field(
-        (),
-        description="collections that all systems are fine-tuned and evaluated on too; with the tokenizer of the "
-        "corpus, and with its middle trainings where these read other collections",
     )
     zero_shot: tuple[str, ...] = Field(
         (), description="collections that are only searched, as --zero-shot, by systems that are fine-tuned on corpus"
@@ -141,27 +128,6 @@ class Benchmark(Config):
                     f"{name} {', '.join(map(str, seeds))}: a seed is named twice; each stands for one training"
                 )
         return self
-
-    @model_validator(mode="after")
-    def _corpora_have_different_names(self) -> "Benchmark":
-        known: dict[str, str] = {}
-        for name in self.corpora if self.further else ():
-            label = CorpusConfig(name=name).short_name
-            if (other := known.setdefault(label, name)) != name:
-                raise UserError(
-                    f"--corpus {name}: results call it {label!r}, as they call {other}; rename one of the folders"
-                )
-        return self
-
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """What systems are fine-tuned and evaluated on, as corpus.name."""
-        return self.corpus, *(one.corpus for one in self.further)
-
-    def on(self, further: FurtherCorpus) -> "Benchmark":
-        """The benchmark on one of its further collections alone, where nothing is searched beside it."""
-        own = {"corpus": further.corpus, "measures": further.measures, "further": (), "zero_shot": ()}
-        return self.model_copy(update=own)
 
     def keys(self) -> Iterator[SystemKey]:
         """Every combination, whether it makes sense or not; bm25 and systems without middle training once each."""

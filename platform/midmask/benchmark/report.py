@@ -13,7 +13,7 @@ from midmask.benchmark.design import NONE, Benchmark
 from midmask.benchmark.figures import collections_figure, curve_figure, gains_figure
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
-from midmask.benchmark.results import Results, SystemKey, tuned_on
+from midmask.benchmark.results import Results, SystemKey
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
@@ -128,19 +128,16 @@ COSTS = {
 
 def costs_table(results: Results) -> str:
     """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
-    mean over seeds; of several corpora that systems are fine-tuned on, for each. Steps that systems share count for
-    each of them.
+    mean over seeds. Steps that systems share count for each of them.
     """
-    several = any(result.further for result in results)
     rows = []
-    for key, corpus in dict.fromkeys((result.key, tuned_on(result, results)) for result in results):
-        cell = [one for one in results.where(**vars(key)) if tuned_on(one, results) == corpus and one.costs is not None]
+    for key in dict.fromkeys(result.key for result in results):
+        cell = [one for one in results.where(**vars(key)) if one.costs is not None]
         first = [one.costs for one in cell if (one.corpus, one.split) == (cell[0].corpus, cell[0].split)]
         if first:
             means = [_mean([getattr(cost, name) for cost in first], style) for name, style in COSTS.values()]
-            rows.append([*[corpus] * several, *vars(key).values(), *means])
-    names = ["system", "collection", "representation", "setting", *COSTS]
-    return markdown([*["fine-tuned on"] * several, *names], rows)
+            rows.append([*vars(key).values(), *means])
+    return markdown(["system", "collection", "representation", "setting", *COSTS], rows)
 
 
 def _mean(values: Sequence[float | None], style: str) -> str:
@@ -150,11 +147,10 @@ def _mean(values: Sequence[float | None], style: str) -> str:
 
 def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
-    corpora = " and, by itself, on ".join(benchmark.corpora)
     middle = ", ".join(map(str, benchmark.pretrain_seeds))
     trained = f"middle trainings {middle} of each method, fine-tuned {len(benchmark.seeds)} times each; ± is over them"
     repeated = trained if middle else f"fine-tuning seeds {seeds}, which share one middle training"
-    lines = [f"Fine-tuned on {corpora}; {repeated}; {len(results)} evaluations."]
+    lines = [f"Fine-tuned on {benchmark.corpus}; {repeated}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))
