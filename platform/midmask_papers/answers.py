@@ -4,7 +4,7 @@
 
 prints Markdown: a row for each claim, with a point for each collection and number of tokens of middle training. The
 folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on. A benchmark's
-report has its own claims, as text and as CSV.
+report has its own claims.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, TypeAdapter
 
-from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.design import VIEW_NAMES
 from midmask.benchmark.records import ENDING, recorded_results
 from midmask.benchmark.results import Result, Results
 from midmask.core.config import Config
 from midmask.core.words import MISSING
 from midmask.errors import UserError
-from midmask.evaluation.rendering import markdown, plain_csv
+from midmask.evaluation.rendering import markdown
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS, Claim, claims
 from midmask_papers.masks_and_maps import Statistic
@@ -80,12 +80,6 @@ def claims_report(decided: Sequence[ClaimVerdict]) -> str:
             if claim.paper == name
         ]
     return "\n\n".join(parts) + "\n"
-
-
-def claims_csv(decided: Sequence[ClaimVerdict]) -> str:
-    """A row per claim; its figures are fractions, empty where there is none."""
-    rows = ([claim.name, claim.paper, ruling.outcome, *ruling.figures] for claim, ruling in decided)
-    return plain_csv(["claim", "paper", "verdict", *FIGURES], rows)
 
 
 RUNS = "runs.yaml"

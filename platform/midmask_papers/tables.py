@@ -8,8 +8,7 @@ import pyarrow as pa
 import yaml
 from pydantic import Field
 
-from midmask.benchmark.design import NONE, Released
-from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.design import NONE, VIEW_NAMES, Released
 from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey, home, order_splits
 from midmask.core.config import Config

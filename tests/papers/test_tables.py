@@ -19,7 +19,6 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
-from midmask_papers.figures import spreads
 from midmask_papers.published import PAPERS, Published, PublishedTable, published
 from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, results
@@ -266,27 +265,3 @@ def test_dupmaes_sets_and_wins_agree():
     values = {label: {n.corpus: n.value for n in sets if n.label == label} for label in ("RetroMAE", "DupMAE")}
     assert sum(values["DupMAE"][name] > values["RetroMAE"][name] for name in BEIR18) == 13
     assert sum(values["DupMAE"].values()) / 18 == pytest.approx(0.4767, abs=5e-5)
-
-
-FINE_TUNINGS = ("sigir23_32neg_distil", "sigir23_1neg", "sigir23_32neg")
-MEANS = {"none": (0.50, 0.30, 0.40), "mlm": (0.51, 0.34, 0.43), "retromae": (0.53, 0.40, 0.46)}
-
-
-def by_setting(split: str = "test") -> Results:
-    truth = {
-        dense(system, setting=setting): value
-        for system, values in MEANS.items()
-        for setting, value in zip(FINE_TUNINGS, values, strict=True)
-    }
-    alone = {dense("lexmae", setting="sigir23_1neg"): 0.9, SystemKey("mlm", "corpus", "splade", "sigir23_1neg"): 0.1}
-    turned = drawn({key: 0.9 - value for key, value in truth.items()}, noise=QUIET, corpus="cranfield", split="test")
-    return results(drawn({**truth, **alone}, noise=QUIET, corpus="squad", split=split), turned)
-
-
-def test_numbers_are_of_systems_in_every_setting_weakest_fine_tuning_first():
-    rows = spreads(by_setting())
-    settings = ("sigir23_1neg", "sigir23_32neg", "sigir23_32neg_distil")
-    assert [(one.representation, one.setting) for one in rows] == [("dense", name) for name in settings]
-    assert [one.width for one in rows] == pytest.approx([0.10, 0.06, 0.03], abs=1e-3)
-    assert set(rows[0].means) == {"none (none)", "mlm (corpus)", "retromae (corpus)"}
-    assert [max(one.printed) - min(one.printed) for one in rows] == pytest.approx([0.040, 0.020, 0.018])

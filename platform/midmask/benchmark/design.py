@@ -20,6 +20,9 @@ RepresentationKind = Literal["dense", "splade", "lexical", "hybrid", "late"]
 vector for each token.
 """
 
+VIEW_NAMES = {"dense": "dense", "splade": "SPLADE", "hybrid": "hybrid", "lexical": "lexical"}
+"""Representation -> its name in headings."""
+
 VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all", "late": "all"}
 
 IN_BATCH: dict[RepresentationKind, str] = {

@@ -1,4 +1,4 @@
-"""The report of a benchmark: its tables and figures, what it cost, and the results as one Parquet file.
+"""The report of a benchmark: its tables, what it cost, and the results as one Parquet file.
 
 What `midmask_papers` knows beside them, published values and claims, it adds itself, where it is installed.
 """
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from midmask.benchmark.design import NONE, Benchmark
-from midmask.benchmark.figures import collections_figure, curve_figure, gains_figure
+from midmask.benchmark.figures import gains
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
@@ -57,7 +57,7 @@ class Additions:
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
     """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}`, the tests of
-    each table as `tables/*.tests.csv`, `figures/*.png` and `results.parquet`; returns the text of the report.
+    each table as `tables/*.tests.csv`, and `results.parquet`; returns the text of the report.
 
     Args:
         failed: cell -> why it could not be run.
@@ -77,12 +77,8 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
     parts += additions.sections
-    if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
-        parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
-    if gained := gains_figure(results, folder / "figures" / "gains.png", benchmark.baseline, benchmark.measure):
-        parts.append(f"## What middle training gains\n\n![gains](figures/gains.png)\n\n{gained}")
-    if curve := curve_figure(results, folder / "figures" / "tokens.png", benchmark.baseline, benchmark.measure):
-        parts.append(f"## How much middle training is enough\n\n![tokens](figures/tokens.png)\n\n{curve}")
+    if gained := gains(results, benchmark.baseline, benchmark.measure):
+        parts.append(f"## What middle training gains\n\n{gained}")
     parts.append(f"## What it cost\n\n{costs_table(results)}")
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
