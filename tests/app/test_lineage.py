@@ -32,10 +32,10 @@ from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Measured, final_evaluations
+from midmask.sweep.plan import Measured, final_evaluation
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
-from midmask.sweep.trial import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
+from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.reading import TrackedRow, read_runs
 from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
@@ -167,7 +167,7 @@ def sweep(
     context = TrialContext(recipe, Survey(), SPACE, storage, None, ALONE)
     with Tracker(uri, folder, QUICK) as tracker, tracker.run(name, tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        yield tracker, parent, context, TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=name)
+        yield tracker, parent, context, TrialsObserver(job, context, sweep=name)
 
 
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
@@ -176,7 +176,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
             start = start_of(context, point)
-            (dev,) = start.evaluations
+            dev = start.evaluation
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             tell = partial(tell_of_trial, board, fingerprint(point))
             for _ in range(2):  # its process died, and Ray Tune started it again
@@ -212,7 +212,7 @@ def tell_of_trial(board: TrialsObserver, trial: str, event: Any) -> None:
 def start_of(context: TrialContext, point: dict[str, float]) -> TrialStarted:
     """What a trial sends first: its plan."""
     recipe = apply_changes(context.recipe, point)
-    return TrialStarted(point, recipe, final_evaluations(recipe, SPACE, context.survey))
+    return TrialStarted(point, recipe, final_evaluation(recipe, context.survey))
 
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
@@ -222,7 +222,7 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
             tell_of_trial(board, source, start_of(context, point))
-        rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, "tiny", 12, Measured({"nDCG@10": 0.5}, {}))
+        rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, Measured("tiny", 12, {"nDCG@10": 0.5}, {}))
         tell_of_trial(board, measured, rung)
         tell_of_trial(board, pruned, EndedEarly("pruned"))
         tracker.find("none", step="none")  # waits until all is sent
@@ -243,11 +243,10 @@ def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next
     with pytest.raises(KeyboardInterrupt), sweep(folder, store, "dead", "in_batch") as (_, _, context, board):
         start = start_of(context, point)
         tell_of_trial(board, fingerprint(point), start)
-        training = next(step for step in start.evaluations[0].upstream() if step.name == "pretrain")
+        training = next(step for step in start.evaluation.upstream() if step.name == "pretrain")
         tell_of_trial(board, fingerprint(point), Logged(training, 1, {"train/loss": 9.0}))
         raise KeyboardInterrupt
-    (dev,) = start.evaluations
-    value = Runner(context.storage, LOCAL).compute(dev).result["measures"]["nDCG@10"]
+    value = Runner(context.storage, LOCAL).compute(start.evaluation).result["measures"]["nDCG@10"]
     for _ in range(2):  # the second time there is nothing to do
         with sweep(folder, store, "dead", "in_batch") as (_, _, _, board):
             board.complete([Outcome(point, {1: value}, True, (value,))])

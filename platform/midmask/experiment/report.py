@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-import numpy as np
 import pyarrow as pa
 
 from midmask.core.words import MISSING, number_cell
@@ -23,15 +23,12 @@ class System:
 
     label: str
     evaluations: dict[str, list[Artifact]]
-    pretrain_seconds: float | None = None
-    finetune_seconds: float | None = None
+
+    def values(self, split: str, measure: str) -> tuple[float, ...]:
+        return tuple(artifact.result["measures"][measure] for artifact in self.evaluations[split])
 
     def mean(self, split: str, measure: str) -> float:
-        return float(np.mean([artifact.result["measures"][measure] for artifact in self.evaluations[split]]))
-
-    def spread(self, split: str, measure: str) -> float:
-        """Standard deviation over seeds; 0 for a single one."""
-        return deviation([artifact.result["measures"][measure] for artifact in self.evaluations[split]])
+        return fmean(self.values(split, measure))
 
 
 def per_query(artifact: Artifact) -> pa.Table:
@@ -133,13 +130,13 @@ def _measures_table(
 def comparison_table(
     systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = (), *, brief: bool = False
 ) -> str:
-    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline on test with its p;
-    unless `brief`, the queries of dev and test, the seeds, and the seconds of training.
+    """One row per system: dev and test as mean ± standard deviation over seeds; the difference to the baseline on test
+    with its p; unless `brief`, the queries of dev and test, and the seeds.
     """
     compared = against(systems, baseline, "test", measure)
     headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
     headers += [f"difference to {baseline}", "p (Holm)"]
-    headers += [] if brief else ["queries", "seeds", "pre-training s", "fine-tuning s"]
+    headers += [] if brief else ["queries", "seeds"]
     rows = []
     for system in systems:
         row = compared.get(system.label)
@@ -152,10 +149,9 @@ def comparison_table(
 
 def _basis(system: System) -> list[str]:
     queries = " + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))
-    seconds = [number_cell(value, ".0f") for value in (system.pretrain_seconds, system.finetune_seconds)]
-    return [queries, str(len(system.evaluations["test"])), *seconds]
+    return [queries, str(len(system.evaluations["test"]))]
 
 
 def _spread(system: System, split: str, measure: str) -> str:
-    many = len(system.evaluations[split]) > 1
-    return number_cell(system.mean(split, measure), ".4f") + (f" ± {system.spread(split, measure):.4f}" if many else "")
+    values = system.values(split, measure)
+    return f"{fmean(values):.4f}" + (f" ± {deviation(values):.4f}" if len(values) > 1 else "")

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 
 from midmask.app.driver import apply_flags, named_recipe, scale_notes
@@ -22,30 +21,33 @@ from midmask.experiment.plan import Plan, plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes.build import at_scale
+from midmask.store.artifact import Artifact
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.space import COSTS, OptimisedMeasure, Space, budget, check, grid
+from midmask.sweep.space import Space, budget, check, grid
 from midmask.sweep.study import open_study, outcomes
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of a trial's evaluations."""
+    """The results of a trial's evaluation."""
 
-    measures: dict[str, float]  # means over fine-tuning seeds
-    costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
+    corpus: str
+    queries: int
+    measures: dict[str, float]
+    costs: dict[str, float]  # by the names of `Costs`; unknown ones are left out
 
-    def of(self, objectives: Sequence[OptimisedMeasure]) -> tuple[float, ...]:
+    @classmethod
+    def by(cls, step: Step, evaluation: Artifact, storage: Place) -> "Measured":
+        """What a trial's evaluation has measured."""
+        result = evaluation.result
+        costs = {name: float(value) for name, value in vars(costs_of(step, storage)).items() if value is not None}
+        return cls(result["corpus"], result["queries"], result["measures"], costs)
+
+    def of(self, objectives: Sequence[str]) -> tuple[float, ...]:
         """The values of objectives, which `sweep_for` has checked."""
         known = {**self.measures, **self.costs}
-        return tuple(known[one.measure] for one in objectives)
-
-
-def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
-    """Means over the evaluations, which differ in the fine-tuning seed alone."""
-    means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
-    costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
-    return Measured(means, costs)
+        return tuple(known[name] for name in objectives)
 
 
 @dataclass(frozen=True)
@@ -54,24 +56,23 @@ class Rung:
 
     share: float  # of the middle training's steps
     pretrained: Step | None  # goes on from that of the rung before; None without a middle training
-    evaluations: tuple[Step, ...]  # a probe; at the last rung the final evaluations, one per seed
+    evaluation: Step  # a probe; at the last rung the final evaluation
 
 
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
     """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
     plans = rungs(recipe, space.shares, survey)
-    probes = [(rung_evaluation(recipe, share, space, survey),) for share in space.shares[:-1]]
-    measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
+    probes = [rung_evaluation(recipe, share, space, survey) for share in space.shares[:-1]]
+    measured = [*probes, final_evaluation(recipe, survey)]
     return [
-        Rung(share, steps.pretrained, evaluations)
-        for share, steps, evaluations in zip(space.shares, plans, measured, strict=True)
+        Rung(share, steps.pretrained, evaluation)
+        for share, steps, evaluation in zip(space.shares, plans, measured, strict=True)
     ]
 
 
-def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
-    """A trial's last measurement: the whole protocol on dev, once per seed."""
-    repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
+def final_evaluation(recipe: Recipe, survey: Survey) -> Step:
+    """A trial's last measurement: the whole protocol on dev."""
+    return plan(recipe, survey).evaluation(dev_evaluation(recipe))
 
 
 def rung_evaluation(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
@@ -160,7 +161,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
     _refuse_idle(options, space)
     base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
-    _check_objectives(space, base)
+    _check_measure(space, base)
     shared = replace(options, set_fields=_without_objective(options.set_fields))
     alike = space.model_copy(update={"settings": _without_objective(space.settings)})
     baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
@@ -193,15 +194,14 @@ def _refuse_idle(options: Options, space: Space) -> None:
             )
 
 
-def _check_objectives(space: Space, recipe: Recipe) -> None:
-    """Raises UserError for an objective that no trial's evaluation will tell."""
+def _check_measure(space: Space, recipe: Recipe) -> None:
+    """Raises UserError for a measure that no trial's evaluation will tell."""
     told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
-    for objective in space.optimised:
-        if objective.measure not in (*told, *COSTS):
-            raise UserError(
-                f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
-                f"({', '.join(COSTS)}); name it in settings: evaluation.measures"
-            )
+    if space.measure not in told:
+        raise UserError(
+            f"measure = {space.measure!r} is not among those that are measured ({', '.join(told)}); name it in "
+            "settings: evaluation.measures"
+        )
 
 
 def describe(sweep: Sweep) -> str:
@@ -222,7 +222,7 @@ def describe(sweep: Sweep) -> str:
 def all_evaluations(sweep: Sweep) -> Iterator[Step]:
     """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
     for trial in trial_recipes(sweep):
-        yield from final_evaluations(trial, sweep.space, sweep.survey)
+        yield final_evaluation(trial, sweep.survey)
     yield from comparison_evaluations(sweep)
 
 
