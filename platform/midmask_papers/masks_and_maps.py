@@ -4,6 +4,7 @@ far queries and passages lie apart. They need statistics that are measured elsew
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -52,6 +53,7 @@ def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstim
     return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
 
 
+@cache
 def read_shipped() -> tuple[Statistic, ...]:
     """Those that come with the package."""
     text = (files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8")

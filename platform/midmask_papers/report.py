@@ -5,7 +5,7 @@ from pathlib import Path
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.report import Additions
 from midmask.benchmark.results import Results
-from midmask_papers.answers import claims_report, verdicts
+from midmask_papers.answers import Experiment, page
 from midmask_papers.masks_and_maps import read_shipped, read_statistics
 from midmask_papers.tables import paper_tables
 
@@ -20,7 +20,8 @@ def additions(results: Results, benchmark: Benchmark, folder: Path) -> Additions
     """
     folder.mkdir(parents=True, exist_ok=True)
     given = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
-    rulings = verdicts(results, [*read_shipped(), *given])
-    (folder / "claims.md").write_text(claims_report(rulings), encoding="utf-8")
+    here = Experiment(benchmark.corpus, "measured in this benchmark", 0, results)
+    claims = page([here], [*read_shipped(), *given], "# Claims of the papers")
+    (folder / "claims.md").write_text(claims, encoding="utf-8")
     sections = ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     return Additions(paper_tables(benchmark.name, results, benchmark.notes), sections)

@@ -19,7 +19,7 @@ from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS
-from midmask_papers.published import PAPERS, Published, PublishedTable, published
+from midmask_papers.published import PAPERS, Published, published
 from midmask_papers.tables import SHEETS, paper_tables
 from tests.support.benchmark.synthetic import QUIET, Noise, dense, drawn, results
 from tests.tools.coverage import RUNS, Coverage, PresetRun, measure_coverage, report
@@ -78,13 +78,12 @@ def test_only_tables_with_something_measured_are_made(sigir23):
 def test_every_published_number_of_a_layout_stands_in_its_row_and_column():
     """All numbers of a paper's tables, but those named here, once any cell of the table was measured."""
     left_out = {("dupmae", "2"), ("cotmote", "1")}  # averages of systems without sets; divergences
-    for name in set(PAPERS) - {"rom"}:
+    for name in SHEETS:
         for sheet in SHEETS[name]:
             slots = list(sheet.slots())
             places = [(slot.row, slot.column) for slot in slots]
             assert len(set(places)) == len(places), f"{name} {sheet.name}: two numbers in one cell"
-            assert all(slot.number is not None and slot.measure == slot.number.measure for slot in slots)
-            assert len({(slot.column, slot.measure) for slot in slots}) == len({slot.column for slot in slots})
+            assert len({(slot.column, slot.number.measure) for slot in slots}) == len({slot.column for slot in slots})
         shown = {slot.number for sheet in SHEETS[name] for slot in sheet.slots()}
         tabled = [number for number in published(name) if number.table not in ("text", "BEIR")]
         assert {(number.paper, number.table) for number in tabled if number not in shown} <= left_out
@@ -160,7 +159,7 @@ def test_what_is_fine_tuned_on_is_not_out_of_domain() -> None:
     keys = {key: value for key, value in {**keys, **dict.fromkeys(BEIR, 0.4)}.items() if key.collection != "none"}
     values = {dense("none", setting="dpr"): 0.3, **keys, dense("retromae", collection="wiki", setting="dpr"): 0.5}
     turned = {key: 1 - value for key, value in values.items()}
-    ruling = CLAIMS["retromae.beir"].check(results(searched(turned, "nq"), searched(values, "scifact")))
+    ruling = CLAIMS["retromae.beir"].decide(results(searched(turned, "nq"), searched(values, "scifact")))
     assert ruling.outcome == "holds" and "nq" not in ruling.sentence
 
 
@@ -252,11 +251,6 @@ def test_systems_measures_and_corpora_are_known():
     assert all(QRELS.fullmatch(f"qrels.raw.{split.split('.')[1].split('-')[0]}.test.txt") for split in slices)
     settings = {re.sub(r"_(50k|100k|stage\d)$", "", n.setting) for n in ALL} - {"", "none"}
     assert settings <= set(PROTOCOLS)
-
-
-def test_a_grid_with_a_row_too_short_is_refused():
-    with pytest.raises(ValueError, match="table 9: 1 values for 2 columns"):
-        PublishedTable.model_validate({"table": "9", "columns": [{}, {}], "rows": [{"label": "a", "values": [0.1]}]})
 
 
 def test_dupmaes_sets_and_wins_agree():

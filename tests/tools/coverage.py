@@ -129,7 +129,7 @@ def report(papers: Mapping[str, list[Coverage]]) -> str:
         name: dict.fromkeys(entry.number.label for entry in entries if not entry.implemented)
         for name, entries in papers.items()
     }
-    missing = [f"{name}: {entry.what}: {entry.why}" for name in papers for entry in paper(name).missing]
+    missing = [f"{name}: {entry['what']}: {entry['why']}" for name in papers for entry in paper(name).missing]
     share = f"{share}: {covered / len(every):.1%}. None of them was run."
     parts = [NOT_RUN, share, counts, "\n".join(["```sh", *commands, "```"])]
     listed = [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]
