@@ -1,7 +1,6 @@
 """`sweep.json`, what a sweep says of its winner, and its charts."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +100,6 @@ def test_a_choice_of_none_is_a_value_too() -> None:
     every = parse_sweep(told())
     words = figures.lines(every, over(every, "words from")).data
     assert {value for line in words for value in line.x} == {"logits", "none"}
-
-
-def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Path) -> None:
-    lone = {**decoder(), "noise_floor": None}
-    lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
-    assert "<h2>" not in figures.write(parse_sweep(lone), tmp_path).read_text()
-    html = figures.write(parse_sweep({**told(), "name": "<b>"}), tmp_path / "new").read_text()
-    titles = re.findall("<h2>(.*?)</h2>", html)
-    assert titles == ["Over CLS width", "Over N", "Over words from", "Pareto front"]
-    assert html.count("Plotly.newPlot(") >= len(titles) and "<h1>&lt;b&gt;" in html
-    assert not re.search(r"<(script|link)[^>]*(src|href)=", html), "it asks no other host"
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
 from midmask.core.words import MISSING
-from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
+from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
@@ -38,12 +38,11 @@ class NamedTable:
         return as_markdown(self.table, self.style, self.beside)
 
     def files(self) -> dict[str, str]:
-        """Ending -> text: the table as Markdown, LaTeX and CSV, and its tests."""
+        """Ending -> text: the table as Markdown, LaTeX and CSV."""
         return {
             "md": self.markdown(),
             "tex": as_latex(self.table, self.style, self.beside),
             "csv": as_csv(self.table, self.beside),
-            "tests.csv": comparisons_csv(self.table),
         }
 
 
@@ -56,8 +55,8 @@ class Additions:
 
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
-    """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}`, the tests of
-    each table as `tables/*.tests.csv`, and `results.parquet`; returns the text of the report.
+    """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}` and
+    `results.parquet`; returns the text of the report.
 
     Args:
         failed: cell -> why it could not be run.

@@ -127,29 +127,21 @@ def _measures_table(
     return markdown([title, "queries", *measures], cells)
 
 
-def comparison_table(
-    systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = (), *, brief: bool = False
-) -> str:
-    """One row per system: dev and test as mean ± standard deviation over seeds; the difference to the baseline on test
-    with its p; unless `brief`, the queries of dev and test, and the seeds.
+def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = ()) -> str:
+    """One row per system: dev and test as mean ± standard deviation over seeds, test by other measures, and the
+    difference to the baseline on test with its p.
     """
     compared = against(systems, baseline, "test", measure)
     headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
     headers += [f"difference to {baseline}", "p (Holm)"]
-    headers += [] if brief else ["queries", "seeds"]
     rows = []
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
         cells += [number_cell(system.mean("test", name), ".4f") for name in others]
         cells += [f"{row.difference:+.4f}" if row else MISSING, f"{row.p_corrected:.2g}" if row else MISSING]
-        rows.append(cells if brief else [*cells, *_basis(system)])
+        rows.append(cells)
     return markdown(headers, rows)
-
-
-def _basis(system: System) -> list[str]:
-    queries = " + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))
-    return [queries, str(len(system.evaluations["test"]))]
 
 
 def _spread(system: System, split: str, measure: str) -> str:

@@ -1,4 +1,4 @@
-"""Charts of a finished sweep, for the Sweep page and for its tracked run; and the chart of quality over cost.
+"""Charts of a finished sweep, for the page Sweep; and the chart of quality over cost.
 
 The band in a chart is the sweep's noise: what lies in it may be as good as the best.
 """
@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
 import pandas as pd
 import plotly.express as px
@@ -26,8 +25,6 @@ MOST_LINES = 8
 
 NEAR = 0.15
 """Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
-
-FILE = "figures.html"
 
 
 def colour(number: int) -> str:
@@ -152,20 +149,3 @@ def measure_title(sweep: SweepResult) -> str:
 def numeric_first(sweep: SweepResult) -> list[SweepParameter]:
     """The parameters that were varied, those of numbers first."""
     return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one))
-
-
-def write(sweep: SweepResult, folder: Path) -> Path:
-    """Writes all charts as one HTML file that asks no other host; its path."""
-    figures = {f"Over {one.label}": lines(sweep, one) for one in numeric_first(sweep)}
-    if sweep.cost:
-        figures["Pareto front"] = pareto(sweep, sweep.cost)
-    parts = [f"<h1>{escape(sweep.name)}: {escape(sweep.recipe)}</h1>"]
-    for number, (title, figure) in enumerate(figures.items()):
-        figure.update_layout(template="plotly_white")
-        html = figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
-        parts += [f"<h2>{escape(title)}</h2>", html]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    head = f'<meta charset="utf-8"><title>{escape(sweep.name)}</title><style>body {{font-family: sans-serif}}</style>'
-    path.write_text(f"<!doctype html><html lang=en>{head}{''.join(parts)}</html>\n", encoding="utf-8")
-    return path

@@ -39,8 +39,8 @@ def full_report(sweep: SweepResult, compared: Sequence[System]) -> str:
 
 
 def summary(sweep: SweepResult, compared: Sequence[System]) -> str:
-    """The verdict on test in a sentence, and the comparison without its basis."""
-    table = comparison_table(compared, sweep.floor, sweep.measure, brief=True)
+    """The verdict on test in a sentence, and the comparison by the measure alone."""
+    table = comparison_table(compared, sweep.floor, sweep.measure)
     return f"{winner_sentence(sweep, ['test'])}\n\n{table}"
 
 

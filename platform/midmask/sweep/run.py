@@ -23,7 +23,6 @@ from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep import figures
 from midmask.sweep.conclusion import Trials, conclude, systems_of
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import (
@@ -39,7 +38,7 @@ from midmask.sweep.plan import (
 from midmask.sweep.report import full_report, summary
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
+from midmask.sweep.sweep_file import SWEEP_FILE
 from midmask.sweep.trial import TrialContext, pruning, search
 from midmask.tracking.names import metric_key
 
@@ -93,10 +92,8 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
         log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _make_sweep(sweep, job, out))
-        folder = artifact.place.local()
         log_report(job.run, str(artifact.result["report"]))
-        job.run.log_file(folder / SWEEP_FILE)
-        job.run.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
+        job.run.log_file(artifact.place.local() / SWEEP_FILE)
         best = metric_key(recipe.corpus.short_name, "dev", sweep.space.measure)
         job.run.log({best: artifact.result["best"]}, step=0)
         return _report(sweep, artifact)
