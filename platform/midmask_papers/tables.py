@@ -1,6 +1,6 @@
 """The papers' tables: sheets as `tables.yaml` lays them out, filled with our numbers beside the printed ones."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import yaml
 from pydantic import Field
 
-from midmask.benchmark.design import NONE, VIEW_NAMES, Released
+from midmask.benchmark.design import NONE, VIEW_NAMES
 from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey, home, order_splits
 from midmask.core.config import Config
@@ -89,8 +89,7 @@ def slots_of(
 
 def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
-    folders = [one for name in results.names("system") if (one := Released.of(name))]
-    printed = list(_with_released(sheet.slots(), folders))
+    printed = sheet.slots()
     slots, replaced = _name_ours(printed, results)
     cells = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
@@ -105,22 +104,8 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.comparisons,
         measured.protocol,
     )
-    if any(Released.of(slot.key.system) for slot in printed):
-        replaced.append("A released folder was pre-trained by the paper's authors, and is fine-tuned here.")
     beside = _publish_beside(printed, name, results, [*replaced, *notes])
     return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
-
-
-def _with_released(slots: Iterable[Slot], folders: Sequence[Released]) -> Iterator[Slot]:
-    """The slots, and each once more behind its own for every folder that is its system, in a row of the folder's: it
-    has the same printed number, and the folder fine-tuned here is in the place of our middle training.
-    """
-    for slot in slots:
-        yield slot
-        for released in folders:
-            if released.system == slot.key.system and released.collection in ("", slot.key.collection):
-                key = replace(slot.key, system=str(released), collection=NONE)
-                yield replace(slot, row=f"{slot.row}, released: {released.folder}", key=key)
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -38,9 +38,6 @@ BM25_SHARE = 0.5
 
 NONE = "none"
 
-PRINTED_COLLECTIONS = ("corpus", "wiki", "msmarco")
-"""What papers pre-trained their systems on, as the lists of their numbers call it."""
-
 
 class Setting(Config):
     """A fine-tuning that all systems go through."""
@@ -73,8 +70,8 @@ class Benchmark(Config):
     scale: Literal["demo", "published"] = Field("demo", description="of the protocols' sizes")
     systems: tuple[str, ...] = Field(
         min_length=1,
-        description="recipes, bm25, variants as recipe[field=value,…] of objective or backbone, or published model "
-        "folders as released:recipe=FOLDER or released:recipe@collection=FOLDER",
+        description="recipes, bm25, or variants as recipe[field=value,…] of objective or backbone; a published model "
+        "folder is none[backbone.name=FOLDER,tokens.tokenizer=FOLDER]",
     )
     collections: dict[str, tuple[str, ...]] = Field(
         {"corpus": ()}, min_length=1, description="label -> what the middle training reads; empty: the corpus itself"
@@ -106,10 +103,7 @@ class Benchmark(Config):
     @model_validator(mode="after")
     def _names_are_known(self) -> "Benchmark":
         for system in self.systems:
-            published = Released.of(system)
-            name = published.system if published else variant(system)[0]
-            if published and published.collection not in ("", *PRINTED_COLLECTIONS):
-                raise unknown(f"collection in {system!r}", published.collection, PRINTED_COLLECTIONS)
+            name, _ = variant(system)
             if name != BM25 and name not in set(RECIPES):
                 raise unknown("system", name, [*RECIPES, BM25])
         labels = [*self.collections, *self.representations, *self.settings]
@@ -144,38 +138,16 @@ class Benchmark(Config):
                 yield SystemKey(name, collection, kind, setting)
 
 
-class Released(NamedTuple):
-    """A published model folder and the system of the papers that it is."""
-
-    system: str  # a recipe's name
-    collection: str  # that it was pre-trained on, as the papers call it; empty if they do not say
-    folder: str
-
-    def __str__(self) -> str:
-        return f"released:{self.system}{'@' if self.collection else ''}{self.collection}={self.folder}"
-
-    @classmethod
-    def of(cls, system: str) -> "Released | None":
-        """That of `released:retromae=FOLDER` or `released:retromae@wiki=FOLDER`; None for another kind of system."""
-        match = re.fullmatch(r"released:(\w+)(?:@(\w+))?=(.+)", system)
-        return None if match is None else cls(match[1], match[2] or "", match[3])
-
-
 def variant(system: str) -> tuple[str, dict[str, str]]:
-    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`. A released folder is the recipe without
-    middle training that begins with it.
+    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`.
 
     Raises:
         UserError: for a text of another form.
     """
-    if published := Released.of(system):
-        return NONE, {"backbone.name": published.folder, "tokens.tokenizer": published.folder}
     match = re.fullmatch(r"(\w+)(?:\[([^\[\]]+)\])?", system)
     pairs = [pair.partition("=") for pair in match[2].split(",")] if match and match[2] else []
     if match is None or not all(name and equals for name, equals, _ in pairs):
-        raise UserError(
-            f"system {system!r}: write a recipe's name, recipe[field=value,field=value], or released:recipe=FOLDER"
-        )
+        raise UserError(f"system {system!r}: write a recipe's name or recipe[field=value,field=value]")
     return match[1], {name: value for name, _, value in pairs}
 
 

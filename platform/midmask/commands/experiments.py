@@ -47,8 +47,8 @@ def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--systems",
         metavar="NAMES",
-        help="recipes, divided by commas, or all; also released:RECIPE=FOLDER, a published model folder that is a "
-        "paper's system and stands in its tables; default: the preset's",
+        help="recipes, divided by commas, or all; a published model folder is "
+        "'none[backbone.name=FOLDER,tokens.tokenizer=FOLDER]'; default: the preset's",
     )
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
     parser.add_argument(
