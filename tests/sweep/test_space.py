@@ -39,7 +39,7 @@ WRONG = {
     ],
     f"{DECODING}\n  objective.decoder_layers: {{values: [1, 2]}}": ["exclude each other", "when:"],
     f"marks: {{paper: {{objective.decodin: basic}}}}\n{DECODING}": ["marks.paper", "'objective.decoding'"],
-    "[1, 2": ["not YAML"],
+    "[1, 2": ["no YAML can be read"],
     "- a list": ["a mapping of fields is wanted"],
 }  # fmt: skip
 

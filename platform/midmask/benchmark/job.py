@@ -115,22 +115,15 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     if flags.systems:
         everything = tuple(RECIPES) if flags.systems == "all" else tuple(names_in(flags.systems))
         changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
-    if flags.seeds:
-        changes["seeds"] = names_in(flags.seeds)
-    if flags.pretrain_seeds:
-        changes["pretrain_seeds"] = names_in(flags.pretrain_seeds)
-    if flags.representations:
-        changes["representations"] = names_in(flags.representations)
-    if flags.settings:
-        names = _choose("settings", flags.settings, preset.settings)
-        changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
-    if flags.collections:
-        names = _choose("collections", flags.collections, preset.collections)
-        changes["collections"] = {name: preset.collections[name] for name in names}
-    left_out = {*preset.settings, *preset.collections} - {
-        *changes.get("settings", preset.settings),
-        *changes.get("collections", preset.collections),
-    }
+    for field in ("seeds", "pretrain_seeds", "representations"):
+        if text := getattr(flags, field):
+            changes[field] = names_in(text)
+    left_out: set[str] = set()
+    for field, known in (("settings", preset.settings), ("collections", preset.collections)):
+        if text := getattr(flags, field):
+            names = _choose(field, text, known)
+            changes[field] = {name: known[name] for name in names}
+            left_out |= known.keys() - {*names}
     new = [name for name in changes.get("systems", ()) if name not in preset.systems]
     changes["only"] = {name: (*systems, *new) for name, systems in preset.only.items() if name not in left_out}
     return changes

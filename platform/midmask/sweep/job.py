@@ -9,7 +9,7 @@ from midmask.app.driver import ending, model_product, scale_notes, tell_cost
 from midmask.app.job import Options, resolve_corpus
 from midmask.core.config import override
 from midmask.experiment.evaluations import refuse_missing_splits
-from midmask.sweep.plan import all_evaluations, describe, sweep_for
+from midmask.sweep.plan import describe, expected_steps, sweep_for
 from midmask.sweep.space import load_space
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,10 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
         options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
-    refuse_missing_splits(all_evaluations(one))
+    refuse_missing_splits(expected_steps(one))
     if options.dry_run:
         print(describe(one))
-        tell_cost(all_evaluations(one), options, side_by_side=True)
+        tell_cost(expected_steps(one), options, side_by_side=True)
         return
     for note in scale_notes(one.recipe, options):
         log.warning("%s", note)

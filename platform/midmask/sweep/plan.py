@@ -1,6 +1,7 @@
 """The plan of a sweep: a space on a recipe with the flags, checked; the evaluations of its trials and of its end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from midmask.evaluation.step import DEFAULT_BY_ANSWERS, EvaluateConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
-from midmask.experiment.plan import Plan, plan, rungs
+from midmask.experiment.plan import plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes.build import at_scale
@@ -93,24 +94,22 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True)
 class Entrant:
-    """One system with one fine-tuning seed: a label for the table, its recipe, and its plan."""
+    """One system with one fine-tuning seed: a label for the table, its recipe, and its evaluation on each split."""
 
     label: str
     seed: int
     recipe: Recipe
-    plan: Plan
-
-    @cached_property
-    def evaluations(self) -> dict[str, Step]:
-        """Split -> evaluation."""
-        config = self.recipe.evaluation
-        return {split: self.plan.evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
+    evaluations: dict[str, Step]
 
 
 def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:
     """The entrants of a system, one for each seed."""
     recipes = {seed: recipe.seeded(seed) for seed in seeds}
-    return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
+    return [Entrant(label, seed, one, _on_splits(plan(one, survey).evaluation, one)) for seed, one in recipes.items()]
+
+
+def _on_splits(evaluate: Callable[[EvaluateConfig], Step], recipe: Recipe) -> dict[str, Step]:
+    return {split: evaluate(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,7 @@ class Sweep:
     @property
     def bm25(self) -> dict[str, Step]:
         """Split -> evaluation of BM25."""
-        config, planned = self.recipe.evaluation, plan(self.recipe, self.survey)
-        return {split: planned.bm25_evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
+        return _on_splits(plan(self.recipe, self.survey).bm25_evaluation, self.recipe)
 
     @property
     def place(self) -> Place:
@@ -219,14 +217,29 @@ def describe(sweep: Sweep) -> str:
     return "\n".join(lines)
 
 
-def all_evaluations(sweep: Sweep) -> Iterator[Step]:
-    """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
-    for trial in trial_recipes(sweep):
-        yield final_evaluation(trial, sweep.survey)
+def expected_steps(sweep: Sweep) -> Iterator[Step]:
+    """What a sweep computes: its trials, then the best and the baselines with every seed."""
+    yield from expected_trials(sweep)
     yield from comparison_evaluations(sweep)
 
 
-def trial_recipes(sweep: Sweep) -> list[Recipe]:
+def expected_trials(sweep: Sweep) -> Iterator[Step]:
+    """The measurements of all trials at all rungs, and the middle trainings before them, which go on from each other.
+
+    Where trials are pruned, one of `reduction` goes on from each rung. More do, since ASHA does not wait for the others
+    before it decides: the first at a rung always goes on.
+    """
+    space, recipes = sweep.space, _trial_recipes(sweep)
+    for place, recipe in enumerate(recipes):
+        for number, rung in enumerate(trial_rungs(recipe, space, sweep.survey)):
+            if place >= math.ceil(len(recipes) / space.rungs.reduction**number):
+                break
+            yield rung.evaluation
+            if rung.pretrained is not None:
+                yield rung.pretrained
+
+
+def _trial_recipes(sweep: Sweep) -> list[Recipe]:
     """The recipes of all trials. Without a grid, each trial is represented by the sweep's recipe with another seed in
     place of a point.
     """
@@ -238,6 +251,6 @@ def trial_recipes(sweep: Sweep) -> list[Recipe]:
 def comparison_evaluations(sweep: Sweep) -> Iterator[Step]:
     """The evaluations of the final comparison, in which the first trial stands for the best."""
     yield from sweep.bm25.values()
-    for recipe in (trial_recipes(sweep)[0], *sweep.baselines):
+    for recipe in (_trial_recipes(sweep)[0], *sweep.baselines):
         for entrant in entrants_of(recipe.name, recipe, sweep.space.seeds, sweep.survey):
             yield from entrant.evaluations.values()

@@ -4,8 +4,7 @@ Each trial has a tracked run, with all its steps and rungs.
 """
 
 import logging
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,15 +30,14 @@ from midmask.sweep.plan import (
     Sweep,
     comparison_evaluations,
     entrants_of,
+    expected_trials,
     final_evaluation,
-    trial_recipes,
-    trial_rungs,
 )
 from midmask.sweep.report import full_report, summary
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE
-from midmask.sweep.trial import TrialContext, pruning, search
+from midmask.sweep.trial import TrialContext, search
 from midmask.tracking.names import metric_key
 
 log = logging.getLogger(__name__)
@@ -54,23 +52,6 @@ def measure_entrants(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
     # Of what is finished only the evaluations: trainings are in the runs of their trials.
     compute(job, systems, targets, phase=COMPARISON, has_run=lambda kind: kind.trains, finished=targets)
-
-
-def expected_trials(sweep: Sweep) -> Iterator[Step]:
-    """The measurements of all trials at all rungs, and the middle trainings before them, which go on from each other.
-
-    Where trials are pruned, one of `reduction` goes on from each rung. More do, since ASHA does not wait for the others
-    before it decides: the first at a rung always goes on.
-    """
-    space, recipes = sweep.space, trial_recipes(sweep)
-    halving = pruning(space, ())
-    for place, recipe in enumerate(recipes):
-        for number, rung in enumerate(trial_rungs(recipe, space, sweep.survey)):
-            if halving and place >= math.ceil(len(recipes) / halving.reduction**number):
-                break
-            yield rung.evaluation
-            if rung.pretrained is not None:
-                yield rung.pretrained
 
 
 PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"

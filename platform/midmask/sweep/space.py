@@ -182,10 +182,8 @@ def load_space(path: Path) -> Space:
     except FileNotFoundError:
         names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
         raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
-    except OSError as error:
-        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8; the date 2024-13-99; deep nesting
-        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # such as no UTF-8; the date 2024-13-99
+        raise UserError(f"search space {path}: no YAML can be read from it ({reason(error)})") from None
     if not isinstance(data, dict):
         raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
     try:

@@ -23,9 +23,9 @@ from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Trials, conclude, systems_of
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Sweep, sweep_for
+from midmask.sweep.plan import Sweep, expected_trials, sweep_for
 from midmask.sweep.report import full_report
-from midmask.sweep.run import entrants, expected_trials
+from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
 from midmask.sweep.trial import RungMeasured, TrialContext, TrialEvent, run_trial
@@ -110,7 +110,7 @@ def test_a_conditional_space(tmp_path: Path) -> None:
     events = [told.event for told in heard.told]
     assert [event.number for event in events if isinstance(event, RungMeasured)] == [1, 2] * 3
     begun = {event.step.fingerprint for event in events if isinstance(event, Begun)}
-    assert begun == {step.fingerprint for target in expected_trials(one) for step in target.upstream()}
+    assert begun > {step.fingerprint for target in expected_trials(one) for step in target.upstream()}, "none is pruned"
     assert out.startswith(told["sentences"][0]) and out.count(told["sentences"][0]) == 1
     assert "too few queries" in out and "12 queries" in out and "2 fine-tuning seeds" in out
     assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
