@@ -175,8 +175,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     with sweep(folder, store, "5eed") as (_, parent, context, board):
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
-            start = start_of(context, point)
-            dev = start.evaluation
+            start, dev = TrialStarted(point), evaluation_of(context, point)
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             tell = partial(tell_of_trial, board, fingerprint(point))
             for _ in range(2):  # its process died, and Ray Tune started it again
@@ -209,10 +208,9 @@ def tell_of_trial(board: TrialsObserver, trial: str, event: Any) -> None:
     board(pickle.loads(pickle.dumps(TrialEvent(trial, event))))
 
 
-def start_of(context: TrialContext, point: dict[str, float]) -> TrialStarted:
-    """What a trial sends first: its plan."""
-    recipe = apply_changes(context.recipe, point)
-    return TrialStarted(point, recipe, final_evaluation(recipe, context.survey))
+def evaluation_of(context: TrialContext, point: dict[str, float]) -> Step:
+    """The last measurement of a trial."""
+    return final_evaluation(apply_changes(context.recipe, point), context.survey)
 
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
@@ -221,7 +219,7 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
-            tell_of_trial(board, source, start_of(context, point))
+            tell_of_trial(board, source, TrialStarted(point))
         rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, Measured("tiny", 12, {"nDCG@10": 0.5}, {}))
         tell_of_trial(board, measured, rung)
         tell_of_trial(board, pruned, EndedEarly("pruned"))
@@ -241,12 +239,12 @@ def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next
     """Its steps are in the store and its result in the study; MLflow has the beginning of its run."""
     point = {"pretrain.learning_rate": recipe_on(folder).pretrain.learning_rate}
     with pytest.raises(KeyboardInterrupt), sweep(folder, store, "dead", "in_batch") as (_, _, context, board):
-        start = start_of(context, point)
-        tell_of_trial(board, fingerprint(point), start)
-        training = next(step for step in start.evaluation.upstream() if step.name == "pretrain")
+        dev = evaluation_of(context, point)
+        tell_of_trial(board, fingerprint(point), TrialStarted(point))
+        training = next(step for step in dev.upstream() if step.name == "pretrain")
         tell_of_trial(board, fingerprint(point), Logged(training, 1, {"train/loss": 9.0}))
         raise KeyboardInterrupt
-    value = Runner(context.storage, LOCAL).compute(start.evaluation).result["measures"]["nDCG@10"]
+    value = Runner(context.storage, LOCAL).compute(dev).result["measures"]["nDCG@10"]
     for _ in range(2):  # the second time there is nothing to do
         with sweep(folder, store, "dead", "in_batch") as (_, _, _, board):
             board.complete([Outcome(point, {1: value}, True, (value,))])

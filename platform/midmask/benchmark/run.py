@@ -45,7 +45,10 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
             if job.records:
                 _record_writer(job, job.records).write_measured()
             return report_of(job.layout, job.storage, job.out, {}), {}
-        failures = _run(job, tracked)
+        cells = job.unrecorded()
+        steps = replace(job.layout, cells=tuple(cells)).steps().values()
+        record = _record_writer(job, job.records) if job.records else unobserved
+        failures = measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
         text = report_of(job.layout, job.storage, job.out, failures)
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
@@ -55,14 +58,6 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
         run.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
         run.finish("failed" if failures else "finished")
         return text, failures
-
-
-def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
-    """Runs the steps that are left; returns why cells could not be measured."""
-    cells = job.unrecorded()
-    steps = replace(job.layout, cells=tuple(cells)).steps().values()
-    record = _record_writer(job, job.records) if job.records else unobserved
-    return measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
 
 
 def measure_cells(

@@ -16,7 +16,7 @@ from midmask.experiment.events import Begun, Ended, Logged, StepEvent
 from midmask.experiment.graph import Step
 from midmask.store.artifact import load
 from midmask.sweep.plan import Measured, final_evaluation
-from midmask.sweep.space import briefly, describe_point
+from midmask.sweep.space import ParameterPoint, briefly, describe_point
 from midmask.sweep.study import Outcome
 from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.names import collection_key, metric_key, queries_key
@@ -56,7 +56,7 @@ class TrialsObserver:
 
     def __call__(self, report: TrialEvent) -> None:
         if isinstance(report.event, TrialStarted):
-            self._start(report.trial, report.event)
+            self._start(report.trial, report.event.point)
         elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
             self._observe(trial, report.event)
 
@@ -73,22 +73,23 @@ class TrialsObserver:
             case EndedEarly(how):
                 trial.run.finish(how)
 
-    def _start(self, source: str, start: TrialStarted) -> None:
+    def _start(self, source: str, point: ParameterPoint) -> None:
         if not (source in self._trials and self._trials[source].run.is_open):
-            log.info("trial %s: begins", self._open(source, start).name)
+            log.info("trial %s: begins", self._open(source, point).name)
 
-    def _open(self, source: str, start: TrialStarted) -> _TrackedTrial:
+    def _open(self, source: str, point: ParameterPoint) -> _TrackedTrial:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        space, recipe = self._context.space, start.recipe
+        space, recipe = self._context.space, apply_changes(self._context.recipe, point)
+        evaluation = final_evaluation(recipe, self._context.survey)
         base, identity = base_tags(self._job.name, recipe), self._identity(source)
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity, "midmask.sweep": self._sweep}
-        title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
+        title = run_name(f"trial {briefly(space, point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         run.watch()
         log_recipe(run, recipe)
-        run.log_inputs(all_datasets([start.evaluation], self._context.storage))
-        name, trainings = describe_point(space, start.point), _trainings(start.evaluation)
-        trial = self._trials[source] = _TrackedTrial(name, run, base, start.evaluation, trainings)
+        run.log_inputs(all_datasets([evaluation], self._context.storage))
+        trial = _TrackedTrial(describe_point(space, point), run, base, evaluation, _trainings(evaluation))
+        self._trials[source] = trial
         return trial
 
     def _identity(self, source: str) -> str:
@@ -170,14 +171,12 @@ class TrialsObserver:
         """The trial with what its trainings have left in the store; None if an earlier process has tracked it."""
         if source in self._complete:
             return None
-        recipe = apply_changes(self._context.recipe, outcome.parameters)
-        measured = final_evaluation(recipe, self._context.survey)
         tracked = self._job.tracker.find(self._identity(source), step="trial")
         if tracked.finished or not (tracked.unfinished or outcome.complete):  # a pruned run is not counted
             self._complete.add(source)
             return None
-        trial = self._open(source, TrialStarted(outcome.parameters, recipe, measured))
-        for step in measured.upstream():
+        trial = self._open(source, outcome.parameters)
+        for step in trial.evaluation.upstream():
             if step.fingerprint in trial.trainings and step.is_finished(self._context.storage):
                 self._end(trial, Ended(step, load(step.place(self._context.storage)), cached=True))
         return trial

@@ -61,7 +61,7 @@ class Rung:
 
 
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
-    """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
+    """A trial's plan."""
     plans = rungs(recipe, space.shares, survey)
     probes = [rung_evaluation(recipe, share, space, survey) for share in space.shares[:-1]]
     measured = [*probes, final_evaluation(recipe, survey)]

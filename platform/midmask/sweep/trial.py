@@ -19,7 +19,6 @@ from midmask.backend.tune import EarlyEnd, Halving, Report, TrialSearch, objecti
 from midmask.core.config import fingerprint
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.events import Failed, StepEvent
-from midmask.experiment.graph import Step
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
@@ -46,8 +45,6 @@ class TrialStarted:
     """The first event of a trial; one whose process died starts again."""
 
     point: ParameterPoint
-    recipe: Recipe
-    evaluation: Step  # of the last rung
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         if not isinstance(event, Failed):
             context.channel.push(TrialEvent(trial, event))
 
-    tell(TrialStarted(parameters, recipe, rungs[-1].evaluation))
+    tell(TrialStarted(parameters))
     runner = Runner(context.storage, makers_of(context.use), tell)
     for number, rung in enumerate(rungs, start=1):
         if rung.pretrained is not None:
@@ -113,7 +110,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: in
             storage=study._storage,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
             suggest=partial(suggest, space),
-            modes=["max", "min"][: len(space.objectives)],
+            has_cost=space.cost is not None,
             points=left.points,
         )
         halving = pruning(space, outcomes(study, space))
@@ -134,4 +131,4 @@ def pruning(space: Space, before: Sequence[Outcome]) -> Halving | None:
     if len(space.shares) == 1:
         return None
     measures = [outcome.measures for outcome in before]
-    return Halving("max", len(space.shares), space.rungs.reduction, measures)
+    return Halving(len(space.shares), space.rungs.reduction, measures)
