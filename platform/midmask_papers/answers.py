@@ -39,16 +39,6 @@ if in one of the conditions that it compares (a fine-tuning, a representation, w
 of BM25's measure. Of a claim of several parts, which share the 5%, all must hold; the numbers are those of the part
 that decides. All numbers are hundredths; positive is the claimed direction."""
 
-
-OUTCOME_NAMES: dict[ClaimOutcome, str] = {
-    "holds": "holds",
-    "does not hold": "does not hold",
-    "not decidable": "cannot be told",
-    "not measured": "not measured",
-}
-"""As pages for readers have them."""
-
-
 RUNS = "runs.yaml"
 
 LARGEST_SPREAD = 2
@@ -252,7 +242,7 @@ def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
 
 def _point(ruling: Ruling) -> str:
     """The verdict with the estimate, its interval and the published size, in hundredths."""
-    said = OUTCOME_NAMES[ruling.outcome]
+    said = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
     if ruling.estimate is not None and ruling.low is not None and ruling.high is not None:
         said += f" {points(ruling.estimate)} [{points(ruling.low)}, {points(ruling.high)}]"
     return said if ruling.published is None else f"{said}, published {points(ruling.published)}"

@@ -52,7 +52,6 @@ class TrialsObserver:
         self._sweep = sweep
         self._trials: dict[str, _TrackedTrial] = {}
         self._best: float | None = None
-        self._complete: set[str] = set()  # trials that an earlier process has tracked to the end
 
     def __call__(self, report: TrialEvent) -> None:
         if isinstance(report.event, TrialStarted):
@@ -169,11 +168,8 @@ class TrialsObserver:
 
     def _reopen(self, source: str, outcome: Outcome) -> _TrackedTrial | None:
         """The trial with what its trainings have left in the store; None if an earlier process has tracked it."""
-        if source in self._complete:
-            return None
         tracked = self._job.tracker.find(self._identity(source), step="trial")
         if tracked.finished or not (tracked.unfinished or outcome.complete):  # a pruned run is not counted
-            self._complete.add(source)
             return None
         trial = self._open(source, outcome.parameters)
         for step in trial.evaluation.upstream():

@@ -5,7 +5,7 @@ impossible point cannot be written down; two points that differ in nothing that 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -214,7 +214,7 @@ def complete(space: Space, choose: Callable[[str, Distribution], ParameterValue]
 
 def grid(space: Space) -> list[ParameterPoint]:
     """All points of the grid, each once, the last parameter running fastest."""
-    return list(_product(space, lambda distribution: distribution.values))
+    return _product(space, lambda distribution: distribution.values)
 
 
 def budget(space: Space) -> int:
@@ -222,21 +222,17 @@ def budget(space: Space) -> int:
     return len(grid(space)) if space.search == "grid" else space.trials
 
 
-def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> Iterator[ParameterPoint]:
-    paths = list(space.parameters)
-
-    def grown(point: ParameterPoint, number: int) -> Iterator[ParameterPoint]:
-        if number == len(paths):
-            yield point
-            return
-        path, distribution = paths[number], space.parameters[paths[number]]
-        if not is_active(distribution, point):
-            yield from grown(point, number + 1)
-            return
-        for value in values(distribution):
-            yield from grown({**point, path: value}, number + 1)
-
-    return grown({}, 0)
+def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> list[ParameterPoint]:
+    points: list[ParameterPoint] = [{}]
+    for path, distribution in space.parameters.items():
+        points = [
+            {**point, **chosen}
+            for point in points
+            for chosen in (
+                [{path: value} for value in values(distribution)] if is_active(distribution, point) else [{}]
+            )
+        ]
+    return points
 
 
 def check(space: Space, recipe: Recipe) -> None:
@@ -247,7 +243,8 @@ def check(space: Space, recipe: Recipe) -> None:
         UserError: for a path that the recipe lacks, naming the nearest; a value, or values together, that it or its
             backbone refuses; a mark that is no point of the space.
     """
-    for point in _corners(space):
+    corners = _corners(space)
+    for point in corners:
         try:
             apply_changes(recipe, point).check()
         except UserError as error:
@@ -257,18 +254,15 @@ def check(space: Space, recipe: Recipe) -> None:
             ) from None
     has_ranges = any(distribution.low is not None for distribution in space.parameters.values())
     for name, values in space.marks.items():
-        if not has_ranges and not any(is_marked(values, point) for point in _corners(space)):
+        if not has_ranges and not any(is_marked(values, point) for point in corners):
             raise UserError(f"marks.{name}: no point of the space has {values}; add the values to its parameters")
 
 
-def _corners(space: Space) -> Iterator[ParameterPoint]:
-    extremes = {path: distribution.extremes() for path, distribution in space.parameters.items()}
-    if math.prod(map(len, extremes.values())) <= MOST:
-        yield from _product(space, Distribution.extremes)
-        return
+def _corners(space: Space) -> list[ParameterPoint]:
+    if math.prod(len(distribution.extremes()) for distribution in space.parameters.values()) <= MOST:
+        return _product(space, Distribution.extremes)
     rng = python_stream(0)
-    for _ in range(MOST):
-        yield complete(space, lambda path, _: rng.choice(extremes[path]))
+    return [complete(space, lambda _, distribution: rng.choice(distribution.extremes())) for _ in range(MOST)]
 
 
 def is_marked(values: Mapping[str, ParameterValue], point: Mapping[str, ParameterValue]) -> bool:
@@ -282,15 +276,13 @@ def mark_of(space: Space, point: Mapping[str, ParameterValue]) -> str | None:
 
 
 def labels(space: Space) -> dict[str, str]:
-    """Path -> a short name: its label, else its end in words, with as many of its parents as tell it from others."""
-    found: dict[str, str] = {}
-    for path, distribution in space.parameters.items():
-        others = [other for other in space.parameters if other != path]
-        parts = path.split(".")
-        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        own = next(end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others))
-        found[path] = distribution.label or own.replace("_", " ")
-    return found
+    """Path -> a short name: its label, else its end in words; the path where others end alike."""
+    ends = {path: path.rsplit(".", 1)[-1] for path in space.parameters}
+    alone = {path for path, end in ends.items() if [*ends.values()].count(end) == 1}
+    return {
+        path: distribution.label or (ends[path] if path in alone else path).replace("_", " ")
+        for path, distribution in space.parameters.items()
+    }
 
 
 def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:
