@@ -15,7 +15,6 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from midmask.benchmark.results import Results, home, order_splits
 from midmask.core.config import Config
-from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
 from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import pick, read_list
@@ -61,13 +60,11 @@ def read_shipped() -> tuple[Statistic, ...]:
 
 
 def read_statistics(path: Path) -> tuple[Statistic, ...]:
-    """A YAML list of statistics.
+    """A YAML list of statistics, as the package's `statistics.yaml`.
 
     Raises:
-        UserError: if there is no such file, or it has a wrong field, naming it.
+        UserError: for a wrong field, naming it.
     """
-    if not path.is_file():
-        raise UserError(f"statistics: there is no file {path}; give a YAML list as in midmask_papers/statistics.yaml")
     return read_list(_LIST, path.read_text(encoding="utf-8"), path.name)
 
 

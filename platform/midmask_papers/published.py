@@ -5,7 +5,6 @@ One YAML file a paper in `numbers/`, transcribed from the papers. A table there 
 contradict each other.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from midmask.benchmark.results import Results, SystemKey
 from midmask.core.config import Config, as_user_error
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,6 @@ class Published:
     split: str = ""
     against: str = ""  # the system that a difference or a fraction of wins is relative to
     note: str = ""  # why the value is doubtful; empty if it is not
-
-    @property
-    def recipe(self) -> str:
-        """The recipe whose variant the system is; empty for systems that midmask lacks."""
-        return re.sub(r"\[.*", "", self.system)
 
 
 class PublishedTable(Config):
@@ -110,29 +104,14 @@ PAPERS = ("sigir23", "dupmae", "retromae", "cotmote", "rom")
 
 @cache
 def paper(name: str) -> Paper:
-    """A paper's file.
-
-    Raises:
-        UserError: for a paper whose numbers are not here.
-    """
-    if name not in PAPERS:
-        raise unknown("paper", name, PAPERS)
+    """A paper's file; name: one of `PAPERS`."""
     return Paper.model_validate(yaml.safe_load((files(__package__) / "numbers" / f"{name}.yaml").read_text("utf-8")))
 
 
+@cache
 def published(name: str, table: str | None = None) -> tuple[Published, ...]:
-    """The printed numbers of a paper, or of one of its tables.
-
-    Raises:
-        UserError: for a paper or a table that is not here.
-    """
-    numbers = paper(name).numbers()
-    if table is None:
-        return numbers
-    tables = dict.fromkeys(number.table for number in numbers)
-    if table not in tables:
-        raise unknown(f"table of {name}", table, tables)
-    return tuple(number for number in numbers if number.table == table)
+    """The printed numbers of a paper, or of one of its tables."""
+    return tuple(number for number in paper(name).numbers() if table in (None, number.table))
 
 
 def pick(paper: str, table: str, **fields: str) -> Published:
@@ -141,11 +120,7 @@ def pick(paper: str, table: str, **fields: str) -> Published:
     Raises:
         LookupError: if there is none, or more than one.
     """
-    numbers = [
-        number
-        for number in published(paper, table)
-        if all(getattr(number, name) == value for name, value in fields.items())
-    ]
+    numbers = [one for one in published(paper, table) if fields.items() <= vars(one).items()]
     if len(numbers) != 1:
         raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
     return numbers[0]
