@@ -1,4 +1,4 @@
-"""The report of a benchmark: its tables, what it cost, and the results as one Parquet file.
+"""The report of a benchmark: its tables, and the results as one Parquet file.
 
 What `midmask_papers` knows beside them, published values and claims, it adds itself, where it is installed.
 """
@@ -14,8 +14,7 @@ from midmask.benchmark.figures import gains
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
-from midmask.core.words import MISSING
-from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, markdown
+from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
@@ -78,7 +77,6 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     parts += additions.sections
     if gained := gains(results, benchmark.baseline, benchmark.measure):
         parts.append(f"## What middle training gains\n\n{gained}")
-    parts.append(f"## What it cost\n\n{costs_table(results)}")
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
     if layout.left_out:
@@ -108,36 +106,6 @@ def label(key: SystemKey, benchmark: Benchmark) -> str:
     """A row's name: the system, and the collection of its middle training where rows differ in it."""
     several = len(benchmark.collections) > 1 and key.collection != NONE
     return f"{key.system} ({key.collection})" if several else key.system
-
-
-COSTS = {
-    "pre-training tokens": ("pretrain_tokens", "{:,.0f}"),
-    "training s": ("train_seconds", "{:.0f}"),
-    "CPU h": ("cpu_hours", "{:.3f}"),
-    "GPU h": ("gpu_hours", "{:.3f}"),
-    "bytes/passage": ("bytes_per_passage", "{:.0f}"),
-    "search ms/query": ("search_ms_per_query", "{:.2f}"),
-}
-"""Column -> field of `Costs`, and how its mean over seeds is printed."""
-
-
-def costs_table(results: Results) -> str:
-    """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
-    mean over seeds. Steps that systems share count for each of them.
-    """
-    rows = []
-    for key in dict.fromkeys(result.key for result in results):
-        cell = [one for one in results.where(**vars(key)) if one.costs is not None]
-        first = [one.costs for one in cell if (one.corpus, one.split) == (cell[0].corpus, cell[0].split)]
-        if first:
-            means = [_mean([getattr(cost, name) for cost in first], style) for name, style in COSTS.values()]
-            rows.append([*vars(key).values(), *means])
-    return markdown(["system", "collection", "representation", "setting", *COSTS], rows)
-
-
-def _mean(values: Sequence[float | None], style: str) -> str:
-    numbers = [value for value in values if value is not None]
-    return style.format(sum(numbers) / len(numbers)) if numbers else MISSING
 
 
 def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:

@@ -132,7 +132,7 @@ def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
             for name, mode in zip(space.objectives, ("max", "min"), strict=False)
         ),
         parameters=tuple(
-            SweepParameter(**{**one.model_dump(), "label": name}, path=path, constant=one.is_constant)
+            SweepParameter(path=path, label=name, log=one.log, constant=one.is_constant)
             for (path, one), name in zip(space.parameters.items(), labels(space).values(), strict=True)
         ),
         points=tuple(_point(sweep, one, one.label in front, standings.get(one.label)) for one in trials.all),

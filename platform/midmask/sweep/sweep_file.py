@@ -8,17 +8,15 @@ import json
 import math
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from midmask.core.config import Config, as_user_error
-from midmask.errors import UserError
 from midmask.evaluation.statistics.significance import ComparisonOutcome
 from midmask.tracking.reading import artifact_file
 
 SWEEP_FILE = "sweep.json"
-FORMAT: Final = 1
 
 SweepValue = bool | int | float | str | None
 
@@ -45,11 +43,7 @@ class SweepMeasure(SweepPart):
 class SweepParameter(SweepPart):
     path: str = Field(description="dotted path in the recipe's config")
     label: str
-    values: tuple[SweepValue, ...]
-    low: int | float | None
-    high: int | float | None
     log: bool = Field(description="whether the range is searched on a logarithmic scale")
-    when: dict[str, tuple[SweepValue, ...]] = Field(description="path -> values for which this parameter exists")
     constant: bool = Field(description="whether there is nothing to choose")
 
 
@@ -112,7 +106,7 @@ class ComparedSystem(SweepPart):
 
 
 class SweepResult(SweepPart):
-    format: Literal[1] = FORMAT
+    format: Literal[1] = Field(1, description="of this file; a change that older versions cannot read has a new number")
     name: str
     study: str
     fingerprint: str
@@ -149,10 +143,6 @@ def parse_sweep(data: dict[str, Any]) -> SweepResult:
     Raises:
         UserError: for another format, or a field that is missing or wrong.
     """
-    if data.get("format") != FORMAT:
-        raise UserError(
-            f"{SWEEP_FILE} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
-        )
     try:
         return SweepResult.model_validate(data)
     except ValidationError as error:

@@ -45,9 +45,7 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
         "corpus": "pydocs", "search": "grid", "systems": SYSTEMS, "floor": "none",
         "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
         "parameters": [
-            parameter(VIEW, "words from", ["logits", None]),
-            parameter(WIDTH, "CLS width", [16, 32, 64], when={VIEW: ["logits"]}),
-            parameter(WORDS, "N", [16, 32, 64, 128], when={VIEW: ["logits"]}),
+            parameter(VIEW, "words from"), parameter(WIDTH, "CLS width"), parameter(WORDS, "N"),
         ],
         "points": [point(*one) for one in points] + [pruned()], "best": label(*BEST),
         "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6},
@@ -55,9 +53,8 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
     }  # fmt: skip
 
 
-def parameter(path: str, name: str, values: list[Any], when: dict[str, list[Any]] | None = None) -> dict[str, Any]:
-    shape = {"low": None, "high": None, "log": name == "N", "when": when or {}, "constant": False}
-    return {"path": path, "label": name, "values": values, **shape}
+def parameter(path: str, name: str) -> dict[str, Any]:
+    return {"path": path, "label": name, "log": name == "N", "constant": False}
 
 
 def label(width: int | None, words: int | None) -> str:
