@@ -8,10 +8,9 @@ from functools import cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Self
 
 import numpy as np
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
 from midmask.benchmark.results import Results, home, order_splits
 from midmask.core.config import Config
@@ -30,12 +29,6 @@ class Statistic(Config):
     values: tuple[float, ...] = Field(min_length=1, description="one per seed or draw")
     count: int = Field(0, ge=0, description="of a share: of how many; 0: it is none")
     source: str = Field(description="the command that gave it")
-
-    @model_validator(mode="after")
-    def _share_is_one(self) -> Self:
-        if self.count and not (len(self.values) == 1 and 0 <= self.values[0] <= 1):
-            raise ValueError(f"{self.measure} of {self.system}: a share of {self.count} is one value between 0 and 1")
-        return self
 
     @property
     def mean(self) -> float:

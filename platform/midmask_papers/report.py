@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.report import Additions
+from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results
 from midmask_papers.answers import Experiment, page
 from midmask_papers.masks_and_maps import read_shipped, read_statistics
@@ -13,7 +13,7 @@ STATISTICS = "statistics.yaml"
 """Of a report's folder: what the claims of its benchmark need besides ranked lists."""
 
 
-def additions(results: Results, benchmark: Benchmark, folder: Path) -> Additions:
+def additions(results: Results, benchmark: Benchmark, folder: Path) -> tuple[list[NamedTable], list[str]]:
     """The tables of the paper that a benchmark repeats, and all claims; called by `midmask.benchmark.report`. Writes
     `claims.md`. Statistics that claims need are those of the package and, if it is there, of `statistics.yaml` in the
     folder (`midmask_papers.embedding_map` writes one).
@@ -24,4 +24,4 @@ def additions(results: Results, benchmark: Benchmark, folder: Path) -> Additions
     claims = page([here], [*read_shipped(), *given], "# Claims of the papers")
     (folder / "claims.md").write_text(claims, encoding="utf-8")
     sections = ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
-    return Additions(paper_tables(benchmark.name, results, benchmark.notes), sections)
+    return paper_tables(benchmark.name, results, benchmark.notes), sections

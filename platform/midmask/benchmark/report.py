@@ -20,7 +20,7 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"
-"""The package whose `report.additions` adds to a report."""
+"""The package whose `report.additions` gives tables before a report's own, and sections after them."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,6 @@ class NamedTable:
         }
 
 
-@dataclass(frozen=True)
-class Additions:
-    """What a report has besides: tables before its own, and sections after them."""
-
-    tables: Sequence[NamedTable] = ()
-    sections: Sequence[str] = ()
-
-
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
     """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}` and
     `results.parquet`; returns the text of the report.
@@ -62,11 +54,11 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     """
     folder.mkdir(parents=True, exist_ok=True)
     benchmark, results = layout.benchmark, collect(layout.cells, storage, layout.recorded)
-    additions = Additions()
+    printed, sections = [], []
     if find_spec(PAPERS) is not None:
-        additions = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
+        printed, sections = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
     remarks = describe_left_out(layout.cells, storage)
-    tables = [*additions.tables, *tables_of(results, benchmark)]
+    tables = [*printed, *tables_of(results, benchmark)]
     (folder / "tables").mkdir(exist_ok=True)
     for table in tables:
         for ending, text in table.files().items():
@@ -74,7 +66,7 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     results.write(Place(str(folder / "results.parquet")))
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
-    parts += additions.sections
+    parts += sections
     if gained := gains(results, benchmark.baseline, benchmark.measure):
         parts.append(f"## What middle training gains\n\n{gained}")
     if failed:

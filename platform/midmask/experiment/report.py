@@ -27,9 +27,6 @@ class System:
     def values(self, split: str, measure: str) -> tuple[float, ...]:
         return tuple(artifact.result["measures"][measure] for artifact in self.evaluations[split])
 
-    def mean(self, split: str, measure: str) -> float:
-        return fmean(self.values(split, measure))
-
 
 def per_query(artifact: Artifact) -> pa.Table:
     """An evaluation's values: query_id, measure, value."""
@@ -138,7 +135,7 @@ def comparison_table(systems: Sequence[System], baseline: str, measure: str, oth
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
-        cells += [number_cell(system.mean("test", name), ".4f") for name in others]
+        cells += [f"{fmean(system.values('test', name)):.4f}" for name in others]
         cells += [f"{row.difference:+.4f}" if row else MISSING, f"{row.p_corrected:.2g}" if row else MISSING]
         rows.append(cells)
     return markdown(headers, rows)
