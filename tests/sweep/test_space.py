@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from midmask.app.flags import add_sweep_flags, parse
+from midmask.app.flags import parse
 from midmask.app.job import Options, resolve
 from midmask.core.config import override
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.sweep.job import sweep
 from midmask.sweep.plan import sweep_for
 from midmask.sweep.space import Distribution, Rungs, Space, budget, check, complete, grid, load_space, mark_of
 from tests.fuzz.running import refused
@@ -266,14 +265,3 @@ def test_a_flag_that_no_trial_would_follow_is_refused(options):
     refused(lambda: sweep_for(wrong, space()), "--set objective.decoder_mask_ratio=0.6: this sweep varies")
     kept = replace(options, set_fields={"objective.encoder_mask_ratio": "0.2"})
     assert sweep_for(kept, space()).recipe.objective.encoder_mask_ratio == 0.2
-
-
-def test_the_corpus_of_a_space_is_read_unless_the_command_line_names_one(options, tmp_path, capsys):
-    own = write_collection(tmp_path / "others")
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"name: mine\nrecipe: retromae\ncorpus: {own}\nparameters:\n  pretrain.steps: {{values: [1]}}\n")
-    for arguments, read in ((["--dry-run"], own), (["--dry-run", "--corpus", options.corpus], options.corpus)):
-        stores = ["--storage", options.storage, "--tracking-uri", options.tracking_uri]
-        flags = parse([*stores, *arguments], None, add_sweep_flags)
-        sweep(resolve(flags), flags, file)
-        assert f"corpus.name = {read}\n" in capsys.readouterr().out

@@ -21,7 +21,6 @@ from midmask.benchmark.report import report_of
 from midmask.core.config import flatten
 from midmask.experiment.events import Observer, unobserved
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import StepKind
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
@@ -78,16 +77,12 @@ def measure_cells(
         [_tracked_system(cell) for cell in cells],
         targets,
         phase=phase,
-        has_run=_has_run,
+        has_run=lambda kind: kind.trains or kind.whole_collection,
         finished=finished,
         watch=watch,
         keep_going=True,
         until=until,
     )
-
-
-def _has_run(kind: StepKind) -> bool:
-    return kind.trains or kind.whole_collection
 
 
 def _record_writer(job: Job, folder: Place) -> RecordWriter:

@@ -2,11 +2,10 @@
 
 import logging
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 
 from midmask.app.driver import ending, model_product, scale_notes, tell_cost
-from midmask.app.job import Options, resolve_corpus
+from midmask.app.job import Options
 from midmask.core.config import override
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.sweep.plan import describe, expected_steps, sweep_for
@@ -18,8 +17,6 @@ log = logging.getLogger(__name__)
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
     """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
     space = load_space(path)
-    if flags.corpus is None and space.corpus is not None:
-        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
     refuse_missing_splits(expected_steps(one))

@@ -107,7 +107,6 @@ class Space(Config):
     name: str = Field(pattern=r"^[\w-]+$", description="names the sweep and its study")
     recipe: str = Field(description="the recipe that is varied")
     protocol: str | None = Field(None, description="fine-tuning, at demo size, in place of the recipe's own")
-    corpus: str | None = Field(None, description="the corpus, unless --corpus says otherwise; none: the recipe's")
     settings: dict[str, ParameterValue | list[ParameterValue]] = Field(
         {}, description="fixed changes to the recipe by dotted path, and to the baselines but for objective.*"
     )
