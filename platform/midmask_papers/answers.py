@@ -4,7 +4,7 @@
 
 prints Markdown: a row for each claim, with a point for each collection and number of tokens of middle training. The
 folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on. A benchmark's
-report has its own claims, as text and as CSV.
+report has its own claims.
 """
 
 import argparse
@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, TypeAdapter
 
-from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.design import VIEW_NAMES
 from midmask.benchmark.records import ENDING, recorded_results
 from midmask.benchmark.results import Result, Results
 from midmask.core.config import Config
 from midmask.core.words import MISSING
 from midmask.errors import UserError
-from midmask.evaluation.rendering import markdown, plain_csv
+from midmask.evaluation.rendering import markdown
 from midmask.store.place import Place
-from midmask_papers.claims import CLAIMS, Claim, claims
+from midmask_papers.claims import CLAIMS, Claim
 from midmask_papers.masks_and_maps import Statistic
 from midmask_papers.published import PAPERS, paper, read_list
 from midmask_papers.ruling import ClaimOutcome, Ruling, points
@@ -38,55 +38,6 @@ lies below 0 or reaches 0 but not the published size, and is **not decidable** (
 if in one of the conditions that it compares (a fine-tuning, a representation, what was read) no system reaches a tenth
 of BM25's measure. Of a claim of several parts, which share the 5%, all must hold; the numbers are those of the part
 that decides. All numbers are hundredths; positive is the claimed direction."""
-
-
-ClaimVerdict = tuple[Claim, Ruling]
-
-FIGURES = ("ours", "low", "high", "detectable", "published")
-"""Columns for the figures of a ruling."""
-
-OUTCOME_NAMES: dict[ClaimOutcome, str] = {
-    "holds": "holds",
-    "does not hold": "does not hold",
-    "not decidable": "cannot be told",
-    "not measured": "not measured",
-}
-"""As pages for readers have them."""
-
-
-def verdicts(results: Results, statistics: Sequence[Statistic] | None = None) -> list[ClaimVerdict]:
-    """Every claim with its verdict, in the papers' order; statistics: those that are shipped, unless given."""
-    checked = CLAIMS if statistics is None else claims(statistics)
-    return [(claim, claim.check(results)) for claim in checked.values()]
-
-
-def claims_report(decided: Sequence[ClaimVerdict]) -> str:
-    """Markdown: how claims are decided, a table of all, and each paper's claims with their figures."""
-    outcomes = [ruling.outcome for _, ruling in decided]
-    counts = (
-        f"Of {len(decided)} claims {outcomes.count('holds')} hold, {outcomes.count('does not hold')} do not, "
-        f"{outcomes.count('not decidable')} cannot be decided, {outcomes.count('not measured')} were not measured."
-    )
-    rows = [
-        [claim.name, ruling.outcome, *(MISSING if value is None else points(value) for value in ruling.figures)]
-        for claim, ruling in decided
-    ]
-    parts = ["# Claims of the papers", METHOD, counts, markdown(["claim", "verdict", *FIGURES], rows)]
-    for name in PAPERS:
-        parts.append(f"## {paper(name).citation}")
-        parts += [
-            f"**{claim.name}** {claim.text}\n*{ruling.outcome.capitalize()}.* {ruling.sentence}"
-            for claim, ruling in decided
-            if claim.paper == name
-        ]
-    return "\n\n".join(parts) + "\n"
-
-
-def claims_csv(decided: Sequence[ClaimVerdict]) -> str:
-    """A row per claim; its figures are fractions, empty where there is none."""
-    rows = ([claim.name, claim.paper, ruling.outcome, *ruling.figures] for claim, ruling in decided)
-    return plain_csv(["claim", "paper", "verdict", *FIGURES], rows)
-
 
 RUNS = "runs.yaml"
 
@@ -130,7 +81,7 @@ class Experiment:
     @property
     def title(self) -> str:
         """The heading of its column."""
-        trained = f"from {self.start}, {self.tokens / 1e6:g} M tokens" if self.results else self.start
+        trained = f"from {self.start}, {self.tokens / 1e6:g} M tokens" if self.tokens else self.start
         return f"{self.collection}; {trained}"
 
 
@@ -212,29 +163,36 @@ class ClaimPoints:
     representations: tuple[str, ...]  # that any experiment has it for
 
 
-def decide_claims(experiments: Sequence[Experiment]) -> list[ClaimPoints]:
-    """Every claim at each experiment; one that the package's statistics decide without any result, at `TEXTS` alone."""
-    columns = [verdicts(one.results) for one in experiments]
-    alone = {claim.name for claim, ruling in verdicts(Results([])) if ruling.outcome != "not measured"}
+def decide_claims(
+    experiments: Sequence[Experiment], statistics: Sequence[Statistic] | None = None
+) -> list[ClaimPoints]:
+    """Every claim at each experiment; one that statistics decide without any result, at `TEXTS` alone."""
     rows = []
-    for row in zip(*columns, strict=True):
-        claim, _ = row[0]
+    for claim in CLAIMS.values():
+        rulings = [claim.decide(one.results, statistics) for one in experiments]
+        is_alone = claim.decide(TEXTS.results, statistics).outcome != "not measured"
         measured = {
             place: ruling
-            for place, (experiment, (_, ruling)) in enumerate(zip(experiments, row, strict=True))
-            if ruling.outcome != "not measured" and (claim.name not in alone or not experiment.results)
+            for place, (experiment, ruling) in enumerate(zip(experiments, rulings, strict=True))
+            if ruling.outcome != "not measured" and not (is_alone and experiment.results)
         }
-        views = dict.fromkeys(view for _, ruling in row for view in ruling.representations)
+        views = dict.fromkeys(view for ruling in rulings for view in ruling.representations)
         rows.append(ClaimPoints(claim, measured, tuple(views)))
     return rows
 
 
-def page(experiments: Sequence[Experiment]) -> str:
-    """Markdown: how claims are decided, what held where, and a table for each paper with the sentences behind it."""
+def page(
+    experiments: Sequence[Experiment], statistics: Sequence[Statistic] | None = None, beginning: str = BEGINNING
+) -> str:
+    """Markdown: how claims are decided, what held where, and a table for each paper with the sentences behind it.
+
+    Args:
+        statistics: as `Claim.decide` takes them. beginning: above all.
+    """
     columns = [*experiments, TEXTS]
-    rows = decide_claims(columns)
+    rows = decide_claims(columns, statistics)
     titles = "\n".join(f"- {letter}: {one.title}" for letter, one in zip(ascii_uppercase, columns, strict=False))
-    parts = [BEGINNING, titles, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
+    parts = [beginning, titles, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
         parts.append(f"## {paper(name).citation}")
         parts += _section([row for row in rows if row.claim.paper == name])
@@ -284,7 +242,7 @@ def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
 
 def _point(ruling: Ruling) -> str:
     """The verdict with the estimate, its interval and the published size, in hundredths."""
-    said = OUTCOME_NAMES[ruling.outcome]
+    said = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
     if ruling.estimate is not None and ruling.low is not None and ruling.high is not None:
         said += f" {points(ruling.estimate)} [{points(ruling.low)}, {points(ruling.high)}]"
     return said if ruling.published is None else f"{said}, published {points(ruling.published)}"

@@ -1,13 +1,11 @@
 """The claims of the papers: those of `claims.yaml`, and the few that a function decides."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import replace
 from importlib.resources import files
 from itertools import product, starmap
 from typing import Any
 
-import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from midmask.benchmark.design import NONE
@@ -23,11 +21,11 @@ from midmask_papers.masks_and_maps import (
     read_shipped,
     stop_share,
 )
-from midmask_papers.published import CORPUS, Published, key_of, pick, published, resolve_corpus
+from midmask_papers.published import CORPUS, Published, key_of, pick, published, read_list, resolve_corpus
 from midmask_papers.ruling import (
     ClaimPart,
     CorpusSplit,
-    MissingResult,
+    Match,
     Ruling,
     Term,
     all_of,
@@ -69,8 +67,8 @@ class MeanGain(Config):
     worse: dict[str, str] = Field(description="of the others; with a label, one number for all")
 
 
-class ClaimRow(Config):
-    """A claim as `claims.yaml` states it."""
+class Claim(Config):
+    """A sentence of a paper as `claims.yaml` states it, and how it is checked."""
 
     name: str = Field(description="PAPER.CLAIM")
     text: str = Field(description="the sentence")
@@ -92,9 +90,10 @@ class ClaimRow(Config):
         paper = data.get("paper") or data["name"].partition(".")[0]
         return {**data, "paper": paper, "preset": data.get("preset") or paper}
 
-    def decide(self, results: Results, statistics: Sequence[Statistic]) -> Ruling:
+    def decide(self, results: Results, statistics: Sequence[Statistic] | None = None) -> Ruling:
+        """The ruling by these results; of some claims by statistics, those that are shipped unless others are given."""
         if self.check:
-            return CHECKS[self.check](results, statistics)
+            return CHECKS[self.check](results, read_shipped() if statistics is None else statistics)
         parts = [*self._parts(results)]
         if self.within is not None:
             return within(parts[0], results, self.within, self.preset)
@@ -173,7 +172,7 @@ def _wins(results: Results, part: ClaimPart) -> str:
     for corpus in results.names("corpus"):
         there = replace(part, measure="nDCG@10", place=(corpus, "test"), elsewhere=False)
         ours = match(there, results.where(corpus=corpus))
-        if not isinstance(ours, MissingResult):
+        if isinstance(ours, Match):
             total += 1
             won += ours.estimate(results, "nDCG@10").value > 0
     corpora = "corpus" if total == 1 else "corpora"
@@ -264,26 +263,8 @@ CHECKS: Registry[Callable[[Results, Sequence[Statistic]], Ruling]] = Registry(
 )
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a paper, and how it is checked."""
+_LIST = TypeAdapter(tuple[Claim, ...])
+_TEXT = (files("midmask_papers") / "claims.yaml").read_text(encoding="utf-8")
 
-    name: str
-    paper: str  # the paper with its numbers
-    text: str
-    check: Callable[[Results], Ruling]
-
-
-@cache
-def _rows() -> tuple[ClaimRow, ...]:
-    text = (files("midmask_papers") / "claims.yaml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[ClaimRow, ...]).validate_python(yaml.safe_load(text))
-
-
-def claims(statistics: Sequence[Statistic]) -> Registry[Claim]:
-    """All claims, those that need more than ranked lists looking at these statistics."""
-    made = (Claim(row.name, row.paper, row.text, partial(row.decide, statistics=statistics)) for row in _rows())
-    return Registry("claim", {claim.name: claim for claim in made})
-
-
-CLAIMS: Registry[Claim] = claims(read_shipped())
+CLAIMS: Registry[Claim] = Registry("claim", {one.name: one for one in read_list(_LIST, _TEXT, "claims.yaml")})
+"""All claims, in the papers' order."""

@@ -4,17 +4,16 @@ far queries and passages lie apart. They need statistics that are measured elsew
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Self
 
 import numpy as np
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
 from midmask.benchmark.results import Results, home, order_splits
 from midmask.core.config import Config
-from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, Variance, interval
 from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import pick, read_list
@@ -31,12 +30,6 @@ class Statistic(Config):
     count: int = Field(0, ge=0, description="of a share: of how many; 0: it is none")
     source: str = Field(description="the command that gave it")
 
-    @model_validator(mode="after")
-    def _share_is_one(self) -> Self:
-        if self.count and not (len(self.values) == 1 and 0 <= self.values[0] <= 1):
-            raise ValueError(f"{self.measure} of {self.system}: a share of {self.count} is one value between 0 and 1")
-        return self
-
     @property
     def mean(self) -> float:
         return float(np.mean(self.values))
@@ -52,6 +45,7 @@ def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstim
     return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
 
 
+@cache
 def read_shipped() -> tuple[Statistic, ...]:
     """Those that come with the package."""
     text = (files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8")
@@ -59,13 +53,11 @@ def read_shipped() -> tuple[Statistic, ...]:
 
 
 def read_statistics(path: Path) -> tuple[Statistic, ...]:
-    """A YAML list of statistics.
+    """A YAML list of statistics, as the package's `statistics.yaml`.
 
     Raises:
-        UserError: if there is no such file, or it has a wrong field, naming it.
+        UserError: for a wrong field, naming it.
     """
-    if not path.is_file():
-        raise UserError(f"statistics: there is no file {path}; give a YAML list as in midmask_papers/statistics.yaml")
     return read_list(_LIST, path.read_text(encoding="utf-8"), path.name)
 
 

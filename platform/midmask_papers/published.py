@@ -5,7 +5,7 @@ One YAML file a paper in `numbers/`, transcribed from the papers. A table there 
 contradict each other.
 """
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -13,11 +13,11 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
 from midmask.benchmark.results import Results, SystemKey
 from midmask.core.config import Config, as_user_error
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -41,30 +41,6 @@ class Published:
     against: str = ""  # the system that a difference or a fraction of wins is relative to
     note: str = ""  # why the value is doubtful; empty if it is not
 
-    @property
-    def recipe(self) -> str:
-        """The recipe whose variant the system is; empty for systems that midmask lacks."""
-        return re.sub(r"\[.*", "", self.system)
-
-
-class Noted(Config):
-    """A value with the reason to doubt it."""
-
-    value: Decimal = Field(description="as printed")
-    note: str = Field(description="what is doubtful")
-
-
-class PublishedRow(Config):
-    """Values in the order of the columns, and the system that they belong to."""
-
-    values: tuple[Decimal | Noted | None, ...] = Field(description="as printed; null where nothing is")
-    of: dict[str, str] = Field(description="fields of `Published`")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _other_fields_are_told_of_all(cls, data: Any) -> Any:
-        return {"values": data["values"], "of": {name: text for name, text in data.items() if name != "values"}}
-
 
 class PublishedTable(Config):
     """A grid of printed numbers; in a cell, a row's fields outdo its column's, and these the shared ones."""
@@ -73,35 +49,22 @@ class PublishedTable(Config):
     percent: bool = Field(False, description="whether values are printed a hundredfold")
     shared: dict[str, str] = Field({}, description="fields of `Published` that all cells share")
     columns: tuple[dict[str, str], ...] = Field(description="fields of each column")
-    rows: tuple[PublishedRow, ...] = Field(description="the rows")
+    rows: tuple[dict[str, Any], ...] = Field(
+        description="fields of each row, and its `values` in the order of the columns as printed: null where nothing "
+        "is, {value, note} for one that is doubtful"
+    )
 
-    @model_validator(mode="after")
-    def _rows_fit_columns(self) -> "PublishedTable":
-        for row in self.rows:
-            if len(row.values) != len(self.columns):
-                raise ValueError(f"table {self.table}: {len(row.values)} values for {len(self.columns)} columns: {row}")
-        return self
-
-    def numbers(self, paper: str) -> list[Published]:
+    def numbers(self, paper: str) -> Iterator[Published]:
         """Its numbers, row by row."""
-        numbers = []
         for row in self.rows:
-            for column, value in zip(self.columns, row.values, strict=True):
-                if value is not None:
-                    printed, note = (value.value, value.note) if isinstance(value, Noted) else (value, "")
-                    fraction = float(printed / 100 if self.percent else printed)
-                    origin = {"table": self.table, "note": note}
-                    numbers.append(
-                        Published(paper=paper, value=fraction, **{**self.shared, **column, **row.of, **origin})
-                    )
-        return numbers
-
-
-class UnknownValues(Config):
-    """Values that a paper prints, or draws, and that are not here."""
-
-    what: str = Field(description="which values")
-    why: str = Field(description="why they are not here")
+            for column, cell in zip(self.columns, row["values"], strict=True):
+                if cell is not None:
+                    noted = cell if isinstance(cell, dict) else {"value": cell, "note": ""}
+                    printed = Decimal(str(noted["value"]))
+                    fields = {**self.shared, **column, **row, "note": noted["note"]}
+                    del fields["values"]
+                    value = float(printed / 100 if self.percent else printed)
+                    yield Published(paper=paper, table=self.table, value=value, **fields)
 
 
 class Paper(Config):
@@ -110,7 +73,7 @@ class Paper(Config):
     paper: str = Field(description="short name, that of the preset")
     citation: str = Field(description="authors, year, title, venue")
     conditions: dict[str, str] = Field(description="backbone, collections, titles, steps, seeds, as the paper has them")
-    missing: tuple[UnknownValues, ...] = Field((), description="what the text at hand lacks")
+    missing: tuple[dict[str, str], ...] = Field((), description="what it prints, or draws, that is not here, and why")
     tables: tuple[PublishedTable, ...] = Field(description="its tables")
 
     def numbers(self) -> tuple[Published, ...]:
@@ -141,30 +104,14 @@ PAPERS = ("sigir23", "dupmae", "retromae", "cotmote", "rom")
 
 @cache
 def paper(name: str) -> Paper:
-    """A paper's file.
-
-    Raises:
-        UserError: for a paper whose numbers are not here.
-    """
-    if name not in PAPERS:
-        raise unknown("paper", name, PAPERS)
-    text = (files("midmask_papers") / "numbers" / f"{name}.yaml").read_text(encoding="utf-8")
-    return Paper.model_validate(yaml.safe_load(text))
+    """A paper's file; name: one of `PAPERS`."""
+    return Paper.model_validate(yaml.safe_load((files(__package__) / "numbers" / f"{name}.yaml").read_text("utf-8")))
 
 
+@cache
 def published(name: str, table: str | None = None) -> tuple[Published, ...]:
-    """The printed numbers of a paper, or of one of its tables.
-
-    Raises:
-        UserError: for a paper or a table that is not here.
-    """
-    numbers = paper(name).numbers()
-    if table is None:
-        return numbers
-    tables = dict.fromkeys(number.table for number in numbers)
-    if table not in tables:
-        raise unknown(f"table of {name}", table, tables)
-    return tuple(number for number in numbers if number.table == table)
+    """The printed numbers of a paper, or of one of its tables."""
+    return tuple(number for number in paper(name).numbers() if table in (None, number.table))
 
 
 def pick(paper: str, table: str, **fields: str) -> Published:
@@ -173,11 +120,7 @@ def pick(paper: str, table: str, **fields: str) -> Published:
     Raises:
         LookupError: if there is none, or more than one.
     """
-    numbers = [
-        number
-        for number in published(paper, table)
-        if all(getattr(number, name) == value for name, value in fields.items())
-    ]
+    numbers = [one for one in published(paper, table) if fields.items() <= vars(one).items()]
     if len(numbers) != 1:
         raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
     return numbers[0]

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from midmask.benchmark.design import NONE
-from midmask.benchmark.results import Results, SystemKey, home, order_splits, tuned_on, weigh
+from midmask.benchmark.results import Results, SystemKey, home, order_splits, weigh
 from midmask.evaluation.statistics.intervals import ALPHA, IntervalEstimate, contrast
 from midmask.retrieve.bm25 import BM25
 from midmask_papers.published import CORPUS, Published, key_of
@@ -58,13 +58,6 @@ class Match:
 
 
 @dataclass(frozen=True)
-class MissingResult:
-    """What would have to be measured."""
-
-    what: str
-
-
-@dataclass(frozen=True)
 class ClaimPart:
     """A contrast between systems that is positive according to a claim."""
 
@@ -89,15 +82,11 @@ def term(weight: float, number: Published) -> Term:
     return Term(weight, key_of(number), number.value)
 
 
-def homes(results: Results) -> list[str]:
-    """Every corpus that systems are fine-tuned on, the benchmark's first one first."""
-    return list(dict.fromkeys(tuned_on(one, results) for one in results))
+def match(part: ClaimPart, results: Results) -> Match | str:
+    """Our systems for those of a part, on the paper's corpus and split; where that corpus was not measured, on `home`;
+    or what would have to be measured.
 
-
-def match(part: ClaimPart, results: Results) -> Match | MissingResult:
-    """Our systems for those of a part, on the paper's corpus and split; where that corpus was not measured, on `home`.
-
-    A part that holds elsewhere is matched on every corpus but `homes` instead; of several readings, by the one with
+    A part that holds elsewhere is matched on every corpus but `home` instead; of several readings, by the one with
     most corpora. In one that keeps collections apart, different collections of middle training must be different ones
     here, and none of them the corpus.
     """
@@ -121,14 +110,13 @@ def match(part: ClaimPart, results: Results) -> Match | MissingResult:
             best = Match(terms, tuple(places), _differences(theirs, ours, home(results)))
         if best is not None and not part.elsewhere:
             break
-    return best or MissingResult(_missing(theirs, results, part.measure))
+    return best or _missing(theirs, results, part.measure)
 
 
 def _corpora(results: Results, part: ClaimPart) -> list[str]:
     corpora = results.names("corpus")
     if part.elsewhere:
-        tuned = homes(results)
-        return [corpus for corpus in corpora if corpus not in tuned]
+        return [corpus for corpus in corpora if corpus != home(results)]
     return [part.place[0] if part.place[0] in corpora else home(results)]
 
 
@@ -237,11 +225,6 @@ class Ruling:
         weak = [f"On {place} too little to decide it, at most: {'; '.join(names)}." for place, names in places.items()]
         return " ".join(("; ".join((self.statement, *self.conditions)) + ".", *weak, *self.remarks))
 
-    @property
-    def figures(self) -> tuple[float | None, ...]:
-        """estimate, low, high, detectable, published."""
-        return (self.estimate, self.low, self.high, self.detectable, self.published)
-
 
 def judge(estimate: IntervalEstimate, size: float | None) -> ClaimOutcome:
     """The outcome for an estimate, against the published size."""
@@ -261,9 +244,9 @@ def judge_between(estimate: IntervalEstimate, low: float, high: float) -> ClaimO
 
 def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: OutcomeRule = judge) -> Ruling:
     """The ruling on one part, by the rule where its systems have learned to search."""
-    ours = match(part, results) if results else MissingResult("there are no results")
-    if isinstance(ours, MissingResult):
-        return Ruling("not measured", f"{part.what}: {ours.what}", published=part.published)
+    ours = match(part, results) if results else "there are no results"
+    if isinstance(ours, str):
+        return Ruling("not measured", f"{part.what}: {ours}", published=part.published)
     estimate = ours.estimate(results, part.measure, alpha)
     seeds = f"{estimate.seeds} seeds" if estimate.seeds > 1 else "1 seed"
     drawn = "" if estimate.floor else ", how much seeds differ is not known"

@@ -1,21 +1,16 @@
 """What share of masked tokens are stop-words or punctuation: uniform masks, and ROM's by idf and BM25.
 
     python -m midmask_papers.stop_word_share --corpus beir:data/wiki [--vocabulary 30522] [--storage FOLDER]
-    python -m midmask_papers.stop_word_share --corpus beir:data/wiki --more-words FILE
 
 15% of every passage's tokens are masked, 80 passages at a time; the vocabulary is trained on the corpus. The paper
 (Long et al. 2022) says that about 40% of randomly masked tokens are stop-words or punctuation, by the lists of NLTK and
-gensim. A word counts that is in NLTK's list of 179, or in the file's, a word a line. gensim's list:
-
-    pip install gensim
-    python -c "from gensim.parsing.preprocessing import STOPWORDS; print(*STOPWORDS, sep='\\n')" > FILE
+gensim. Here a word counts that is in NLTK's list of 179.
 """
 
 import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,7 +26,7 @@ from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
-from midmask.text.vocabulary import STOP_WORDS, Vocabulary, load_tokenizer, speller, stop_tokens
+from midmask.text.vocabulary import Vocabulary, load_tokenizer, speller
 
 RATIO = 0.15
 TEMPERATURES = (0.0, 0.5, 1.0, 2.0)
@@ -75,18 +70,9 @@ def punctuation(vocabulary: Vocabulary, tokens: Artifact) -> torch.Tensor:
     return vocabulary.stop_V & torch.tensor(wordless)
 
 
-def with_stop_words(vocabulary: Vocabulary, tokens: Artifact, words: frozenset[str]) -> Vocabulary:
-    """The vocabulary with the tokens among its stop tokens that are one of these words."""
-    tokenizer = load_tokenizer((tokens.place / "tokenizer").local())
-    pieces = tokenizer.convert_ids_to_tokens(range(vocabulary.size))
-    return replace(vocabulary, stop_V=stop_tokens(pieces, speller(tokenizer), words) & ~vocabulary.special_V)
-
-
-def shares(
-    tokens: Artifact, weights: Artifact, temperature: float | None, words: frozenset[str]
-) -> tuple[float, float, int]:
+def shares(tokens: Artifact, weights: Artifact, temperature: float | None) -> tuple[float, float, int]:
     """(stop-words, punctuation) as shares of the masked tokens, and their number. No temperature: uniform."""
-    vocabulary = with_stop_words(Vocabulary.of((tokens.place / "tokenizer").local()), tokens, words)
+    vocabulary = Vocabulary.of((tokens.place / "tokenizer").local())
     kinds_VK = torch.stack([vocabulary.stop_V, punctuation(vocabulary, tokens)], 1)
     counts_K, masked = torch.zeros(2, dtype=torch.int64), 0
     for text in batches(tokens, weights, vocabulary.pad_id):
@@ -109,10 +95,7 @@ def main() -> None:
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--vocabulary", type=int, default=30522)
     parser.add_argument("--storage", help="folder to keep the tokens and weights in")
-    parser.add_argument("--more-words", type=Path, help="file of further stop-words, a word a line")
     options = parser.parse_args()
-    more = options.more_words.read_text("utf-8").split() if options.more_words else []
-    stop_words = STOP_WORDS | frozenset(more)
     with tempfile.TemporaryDirectory() as scratch:
         runner = Runner(Place(options.storage or scratch), LOCAL)
         print("| mask | temperature | stop-words | punctuation | together | masked tokens |")
@@ -120,7 +103,7 @@ def main() -> None:
         for source in ("idf", "bm25"):
             tokens, weights = artifacts(runner, options.corpus, options.vocabulary, source)
             for temperature in (None, *TEMPERATURES) if source == "idf" else TEMPERATURES:
-                words, marks, masked = shares(tokens, weights, temperature, stop_words)
+                words, marks, masked = shares(tokens, weights, temperature)
                 name, heat = ("uniform", "") if temperature is None else (f"ROM, {source}", f"{temperature:g}")
                 print(f"| {name} | {heat} | {words:.1%} | {marks:.1%} | {words + marks:.1%} | {masked:,} |", flush=True)
 

@@ -1,6 +1,6 @@
 """The papers' tables: sheets as `tables.yaml` lays them out, filled with our numbers beside the printed ones."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
@@ -8,8 +8,7 @@ import pyarrow as pa
 import yaml
 from pydantic import Field
 
-from midmask.benchmark.design import NONE, Released
-from midmask.benchmark.figures import VIEW_NAMES
+from midmask.benchmark.design import NONE, VIEW_NAMES
 from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey, home, order_splits
 from midmask.core.config import Config
@@ -17,7 +16,6 @@ from midmask.evaluation.groups import GROUPS, folders, group_average
 from midmask.evaluation.rendering import Beside, Style
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
 from midmask_papers.published import CORPUS, Published, key_of, paper, published, resolve_corpus
-from midmask_papers.ruling import homes
 
 AVERAGED = frozenset(GROUPS)
 """Groups of collections that papers print one number for."""
@@ -25,15 +23,12 @@ AVERAGED = frozenset(GROUPS)
 
 @dataclass(frozen=True)
 class Slot:
-    """A cell of a table. number: the printed value; none: nothing is printed."""
+    """A cell of a table, and the printed value in it. key: of the system that stands there."""
 
     row: str
     column: str
     key: SystemKey
-    corpus: str
-    split: str
-    measure: str
-    number: Published | None = None
+    number: Published
 
 
 PRINTED = {"RR@10": "MRR@10", "RR@100": "MRR@100", "R@1000": "R@1k"}
@@ -67,7 +62,7 @@ class Sheet(Config):
     paper: str = Field(description="its short name")
     name: str = Field(description="of its files")
     heading: str = Field(description="of its section")
-    table: str = Field("", description="of the paper's numbers; empty: none is printed, and it is ROM's")
+    table: str = Field(description="of the paper's numbers")
     row: str = Field("label", description="how rows are called")
     column: str = Field("measure", description="how columns are called")
     only: dict[str, tuple[str, ...]] = Field({}, description="field of a number -> values that stand in it")
@@ -76,8 +71,6 @@ class Sheet(Config):
     style: Style = Field(default_factory=Style, description="how numbers are printed")
 
     def slots(self) -> list[Slot]:
-        if not self.table:
-            return [*_rom()]
         every = slots_of(self.paper, self.table, NAMES[self.row], NAMES[self.column])
         slots = [one for one in every if all(getattr(one.number, name) in self.only[name] for name in self.only)]
         whole = {slot.row for slot in slots if slot.column not in self.averages}
@@ -91,13 +84,12 @@ def slots_of(
     for number in published(name, table):
         if number.against:
             continue
-        yield Slot(row(number), column(number), key_of(number), number.corpus, number.split, number.measure, number)
+        yield Slot(row(number), column(number), key_of(number), number)
 
 
 def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
-    folders = [one for name in results.names("system") if (one := Released.of(name))]
-    printed = list(_with_released(sheet.slots(), folders))
+    printed = sheet.slots()
     slots, replaced = _name_ours(printed, results)
     cells = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
@@ -112,22 +104,8 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.comparisons,
         measured.protocol,
     )
-    if any(Released.of(slot.key.system) for slot in printed):
-        replaced.append("A released folder was pre-trained by the paper's authors, and is fine-tuned here.")
     beside = _publish_beside(printed, name, results, [*replaced, *notes])
     return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
-
-
-def _with_released(slots: Iterable[Slot], folders: Sequence[Released]) -> Iterator[Slot]:
-    """The slots, and each once more behind its own for every folder that is its system, in a row of the folder's: it
-    has the same printed number, and the folder fine-tuned here is in the place of our middle training.
-    """
-    for slot in slots:
-        yield slot
-        for released in folders:
-            if released.system == slot.key.system and released.collection in ("", slot.key.collection):
-                key = replace(slot.key, system=str(released), collection=NONE)
-                yield replace(slot, row=f"{slot.row}, released: {released.folder}", key=key)
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
@@ -163,19 +141,20 @@ def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], lis
 
 def _tables(results: Results, slot: Slot) -> list[pa.Table]:
     """Our values of a slot, one table a seed."""
-    if slot.corpus in AVERAGED:
+    number = slot.number
+    if number.corpus in AVERAGED:
         return []
-    corpus = _corpus(results, slot)
+    corpus = _corpus(results, number.corpus)
     rows = results.where(**vars(slot.key), corpus=corpus)
-    preferred = slot.split if corpus == slot.corpus else ""
+    preferred = number.split if corpus == number.corpus else ""
     split = next(iter(order_splits(rows.names("split"), preferred)), None)
-    return [result.per_query for result in rows if result.split == split and slot.measure in result.measures]
+    return [result.per_query for result in rows if result.split == split and number.measure in result.measures]
 
 
-def _corpus(results: Results, slot: Slot) -> str:
+def _corpus(results: Results, name: str) -> str:
     """MS MARCO stands for the corpus that systems are fine-tuned on; other corpora for themselves."""
-    stands = slot.corpus == "msmarco" and slot.corpus not in results.names("corpus")
-    return home(results) if stands else resolve_corpus(slot.corpus, results)
+    stands = name == "msmarco" and name not in results.names("corpus")
+    return home(results) if stands else resolve_corpus(name, results)
 
 
 def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], TableCell]:
@@ -188,17 +167,18 @@ def _averages(results: Results, slots: Sequence[Slot]) -> dict[tuple[str, str], 
 
 
 def _average(results: Results, slot: Slot) -> float | None:
-    if slot.corpus not in AVERAGED:
+    group, measure = slot.number.corpus, slot.number.measure
+    if group not in AVERAGED:
         return None
     corpora = results.names("corpus")
     means: dict[str, float] = {}
-    for name in folders(slot.corpus):
+    for name in folders(group):
         label = beir if (beir := f"beir-{name}") in corpora else name
-        rows = [result for result in results.where(**vars(slot.key), corpus=label) if slot.measure in result.measures]
+        rows = [result for result in results.where(**vars(slot.key), corpus=label) if measure in result.measures]
         if not rows:
             return None
-        means[name] = sum(result.measures[slot.measure] for result in rows) / len(rows)
-    return group_average(slot.corpus, means)
+        means[name] = sum(result.measures[measure] for result in rows) / len(rows)
+    return group_average(group, means)
 
 
 def _tabulate(slots: Sequence[Slot], cells: Mapping[tuple[str, str], list[pa.Table]], baseline: str) -> ResultTable:
@@ -206,7 +186,7 @@ def _tabulate(slots: Sequence[Slot], cells: Mapping[tuple[str, str], list[pa.Tab
     columns: dict[str, dict[str, list[pa.Table]]] = {}
     for (row, column), tables in cells.items():
         columns.setdefault(column, {})[row] = tables
-    measures = {slot.column: slot.measure for slot in slots}
+    measures = {slot.column: slot.number.measure for slot in slots}
     against = baseline if baseline and all(baseline in rows for rows in columns.values()) else None
     return tabulate(
         [TableColumn(name, measures[name], rows) for name, rows in columns.items()],
@@ -216,11 +196,11 @@ def _tabulate(slots: Sequence[Slot], cells: Mapping[tuple[str, str], list[pa.Tab
 
 def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
     """Published numbers, and where conditions differ."""
-    printed = {(slot.row, slot.column): slot.number for slot in slots if slot.number is not None}
+    printed = {(slot.row, slot.column): slot.number for slot in slots}
     doubts = {place: number.note for place, number in printed.items() if number.note}
     theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
     collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
-    ours = f"corpus: {', '.join(homes(results))}; collections: {collections}; seeds: {seeds}"
+    ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
     return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))
@@ -229,15 +209,6 @@ def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: S
 def _join_names(results: Results, field_name: str) -> str:
     names = [str(name) for name in results.names(field_name) if name != NONE]
     return ", ".join(names) or NONE
-
-
-def _rom() -> Iterator[Slot]:
-    """What its abstract compares; no number survives."""
-    for system, label in (("none", "BERT"), ("mlm", "random masks"), ("rom", "ROM")):
-        for setting in ("in_batch", "dpr"):
-            key = SystemKey(system, NONE if system == NONE else CORPUS, "dense", setting)
-            for measure in ("RR@10", "nDCG@10", "R@100"):
-                yield Slot(label, f"{setting} {PRINTED.get(measure, measure)}", key, "msmarco", "dev", measure)
 
 
 SHEETS: Mapping[str, tuple[Sheet, ...]] = {

@@ -32,10 +32,10 @@ from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import Measured, final_evaluations
+from midmask.sweep.plan import Measured, final_evaluation
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome
-from midmask.sweep.trial import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
+from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.reading import TrackedRow, read_runs
 from midmask.tracking.runs import TrackedRun, Tracker
 from tests.support.benchmark.tiny import short, write_collection
@@ -167,7 +167,7 @@ def sweep(
     context = TrialContext(recipe, Survey(), SPACE, storage, None, ALONE)
     with Tracker(uri, folder, QUICK) as tracker, tracker.run(name, tags={}, params={}) as parent:
         job = TrackedJob("sweep", tracker, parent, storage, ALONE)
-        yield tracker, parent, context, TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=name)
+        yield tracker, parent, context, TrialsObserver(job, context, sweep=name)
 
 
 def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder: Path, store: str) -> None:
@@ -175,8 +175,7 @@ def test_trials_share_metric_keys_by_optimiser_step_and_tell_their_models(folder
     with sweep(folder, store, "5eed") as (_, parent, context, board):
         for number, rate in enumerate((1e-4, 2e-4)):
             point = {"pretrain.learning_rate": rate}
-            start = start_of(context, point)
-            (dev,) = start.evaluations
+            start, dev = TrialStarted(point), evaluation_of(context, point)
             trainings = [step for step in dev.upstream() if step.name in ("pretrain", "finetune")]
             tell = partial(tell_of_trial, board, fingerprint(point))
             for _ in range(2):  # its process died, and Ray Tune started it again
@@ -209,10 +208,9 @@ def tell_of_trial(board: TrialsObserver, trial: str, event: Any) -> None:
     board(pickle.loads(pickle.dumps(TrialEvent(trial, event))))
 
 
-def start_of(context: TrialContext, point: dict[str, float]) -> TrialStarted:
-    """What a trial sends first: its plan."""
-    recipe = apply_changes(context.recipe, point)
-    return TrialStarted(point, recipe, final_evaluations(recipe, SPACE, context.survey))
+def evaluation_of(context: TrialContext, point: dict[str, float]) -> Step:
+    """The last measurement of a trial."""
+    return final_evaluation(apply_changes(context.recipe, point), context.survey)
 
 
 def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> None:
@@ -221,8 +219,8 @@ def test_trials_are_told_apart_by_how_they_ended(folder: Path, store: str) -> No
         points = [{"pretrain.learning_rate": rate} for rate in (1e-4, 2e-4, 3e-4)]
         measured, pruned, died = map(fingerprint, points)
         for source, point in zip((measured, pruned, died), points, strict=True):
-            tell_of_trial(board, source, start_of(context, point))
-        rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, "tiny", 12, Measured({"nDCG@10": 0.5}, {}))
+            tell_of_trial(board, source, TrialStarted(point))
+        rung = RungMeasured(len(SPACE.shares), 1.0, 1.0, Measured("tiny", 12, {"nDCG@10": 0.5}, {}))
         tell_of_trial(board, measured, rung)
         tell_of_trial(board, pruned, EndedEarly("pruned"))
         tracker.find("none", step="none")  # waits until all is sent
@@ -241,12 +239,11 @@ def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next
     """Its steps are in the store and its result in the study; MLflow has the beginning of its run."""
     point = {"pretrain.learning_rate": recipe_on(folder).pretrain.learning_rate}
     with pytest.raises(KeyboardInterrupt), sweep(folder, store, "dead", "in_batch") as (_, _, context, board):
-        start = start_of(context, point)
-        tell_of_trial(board, fingerprint(point), start)
-        training = next(step for step in start.evaluations[0].upstream() if step.name == "pretrain")
+        dev = evaluation_of(context, point)
+        tell_of_trial(board, fingerprint(point), TrialStarted(point))
+        training = next(step for step in dev.upstream() if step.name == "pretrain")
         tell_of_trial(board, fingerprint(point), Logged(training, 1, {"train/loss": 9.0}))
         raise KeyboardInterrupt
-    (dev,) = start.evaluations
     value = Runner(context.storage, LOCAL).compute(dev).result["measures"]["nDCG@10"]
     for _ in range(2):  # the second time there is nothing to do
         with sweep(folder, store, "dead", "in_batch") as (_, _, _, board):

@@ -5,26 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
-from midmask.benchmark.design import Benchmark, Released, Setting, names_in, variant
+from midmask.benchmark.design import Benchmark, Setting, names_in, variant
 from midmask.benchmark.job import preset_with_flags
 from midmask.benchmark.layout import BenchmarkCell, lay_out, recipe_of
 from midmask.benchmark.presets import PRESETS, Given
-from midmask.benchmark.records import collect
-from midmask.benchmark.results import Results, SystemKey
+from midmask.benchmark.results import SystemKey
 from midmask.errors import UserError
 from midmask.recipes import RECIPES
-from midmask.store.place import Place
-from midmask_papers.published import published
-from midmask_papers.tables import paper_tables
-from tests.support.benchmark.synthetic import dense, drawn
-from tests.support.benchmark.tiny import SHORT, WORDS, run_here, write_collection
+from tests.support.benchmark.synthetic import dense
+from tests.support.benchmark.tiny import SHORT, WORDS, write_collection
 
 
 @pytest.fixture(scope="module")
@@ -281,60 +276,13 @@ def benchmark_of(corpus: str, *systems: str, **fields: Any) -> Benchmark:
     return Benchmark(**{**given, "systems": systems, "measures": ("retromae",), **fields})
 
 
-def test_a_folder_is_fine_tuned_and_stands_beside_its_printed_number(folder: Path, tmp_path: Path) -> None:
-    corpus, system = write_collection(tmp_path / "collection"), f"released:retromae@wiki={folder}"
-    layout = lay_out(benchmark_of(corpus, "none", system, splits=("dev",)))
-    plain, released = layout.cells
-    assert (plain.key, released.key) == (dense("none", setting="dpr"), SystemKey(system, "none", "dense", "dpr"))
-    assert (released.recipe.backbone.name, released.recipe.tokens.tokenizer) == (str(folder), str(folder))
-    assert released.recipe.protocol == "dpr" and released.recipe.objective is None
-    storage = Place(str(tmp_path / "store"))
-    run_here(layout, storage)
-    found = collect(layout.cells, storage)
-    (table,) = (one for one in paper_tables("retromae", found) if one.name == "retromae.main.dpr")
-    mean = np.mean(found.where(system=system)[0].per_query.to_pandas().query("measure == 'RR@10'")["value"])
-    (line,) = (line for line in table.markdown().splitlines() if f" RetroMAE, released: {folder} " in line)
-    first = line.split("|")[2]
-    assert f"{mean:.4f}" in first and "(0.3553)" in first and "fine-tuned here" in table.markdown()
-    assert "released" not in "".join(one.markdown() for one in paper_tables("retromae", found.where(system="none")))
-
-
-def test_its_row_is_that_of_its_collection_or_of_all() -> None:
-    """RetroMAE's main results print it after Wikipedia, and after MS MARCO."""
-    levels = {"retromae@corpus=/hub/a": 0.4, "retromae=/hub/b": 0.3, "seed=/hub/c": 0.2}
-    truth = {SystemKey(f"released:{name}", "none", "dense", "ance"): level for name, level in levels.items()}
-    tables = {one.name: one for one in paper_tables("retromae", Results(drawn(truth)))}
-    rows = {name: [row for row in table.table.systems if "released" in row] for name, table in tables.items()}
-    assert rows["retromae.main.ance"] == ["RetroMAE, released: /hub/b"]
-    assert rows["retromae.main.corpus"] == ["RetroMAE, released: /hub/a", "RetroMAE, released: /hub/b"]
-    order = tables["retromae.main.corpus"].table.systems
-    assert order.index("RetroMAE, released: /hub/a") == order.index("RetroMAE") + 1
-    wanted = {"system": "retromae", "setting": "ance", "collection": "corpus", "measure": "RR@10"}.items()
-    printed = {one.value for one in published("retromae", "main") if all(getattr(one, k) == v for k, v in wanted)}
-    assert tables["retromae.main.corpus"].beside.published["RetroMAE, released: /hub/a", "dense MRR@10"] in printed
-
-
-def test_how_it_is_written() -> None:
-    for text, expected in {
-        "released:simlm=/hub/simlm": Released("simlm", "", "/hub/simlm"),
-        "released:retromae@wiki=a=b": Released("retromae", "wiki", "a=b"),
-    }.items():
-        assert Released.of(text) == expected and str(expected) == text
-        assert variant(text) == ("none", dict.fromkeys(("backbone.name", "tokens.tokenizer"), expected.folder))
-    assert Released.of("retromae") is None is Released.of("none[backbone.name=released:x]")
-    assert names_in("bm25,released:retromae=/hub/x,none") == ["bm25", "released:retromae=/hub/x", "none"]
-
-
-@pytest.mark.parametrize(
-    ("system", "message"),
-    [
-        ("released:retromea=/hub/x", "'retromea'; did you mean 'retromae'"),
-        ("released:retromae@wikipedia=/hub/x", "'wikipedia'; did you mean 'wiki'"),
-        ("released:retromae", "released:recipe=FOLDER"),
-    ],
-)
-def test_another_form_is_refused(system: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        benchmark_of("pydocs", system)
+def test_a_published_folder_is_fine_tuned_as_the_others_are(folder: Path, tmp_path: Path) -> None:
+    system = f"none[backbone.name={folder},tokens.tokenizer={folder}]"
+    corpus = write_collection(tmp_path / "collection")
+    plain, published = lay_out(benchmark_of(corpus, "none", system, splits=("dev",))).cells
+    assert (plain.key, published.key) == (dense("none", setting="dpr"), SystemKey(system, "none", "dense", "dpr"))
+    assert (published.recipe.backbone.name, published.recipe.tokens.tokenizer) == (str(folder), str(folder))
+    assert published.recipe.protocol == "dpr" and published.recipe.objective is None
+    assert names_in(f"bm25,{system},none") == ["bm25", system, "none"]
     with pytest.raises(UserError, match="/hub/nothing"):
-        lay_out(benchmark_of("pydocs", "released:retromae=/hub/nothing"))
+        lay_out(benchmark_of("pydocs", "none[backbone.name=/hub/nothing]"))

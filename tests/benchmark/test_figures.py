@@ -1,4 +1,4 @@
-"""Figures of gains and of what was read, against the truth; the report where no package adds to it."""
+"""Gains over a baseline, against the truth; intervals over several middle trainings."""
 
 import math
 import re
@@ -16,7 +16,6 @@ from midmask.benchmark.results import Results, SystemKey, read_results, weigh
 from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import contrast
 from midmask.evaluation.tables import ComparisonProtocol, by_measure, tabulate
-from midmask.experiment.costs import Costs
 from midmask.store.place import Place
 from tests.support.benchmark.synthetic import Noise, dense, drawn, results
 
@@ -36,46 +35,29 @@ def found(noise: Noise = LOUD, seeds: int = 3) -> Results:
     return results(dev, drawn({**TRUTH, BM25: 0.8}, noise=noise, corpus="squad", split="test", seeds=seeds))
 
 
+def cells(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
 def test_gains_are_over_the_baseline_of_the_same_setting_on_test():
-    (panel,) = figures.gain_panels(found(QUIET), "none", "RR@10")
-    assert (panel.title, panel.conditions) == ("squad test, dense", SETTINGS)
-    values = {name: [row[setting].value for setting in SETTINGS] for name, row in panel.rows.items()}
-    assert values["mlm"] == pytest.approx([-0.02, 0.01, 0.0], abs=1e-5)
-    assert values["retromae"] == pytest.approx([0.02, 0.01, -0.01], abs=1e-5)
+    text = figures.gains(found(QUIET), "none", "RR@10")
+    head, _, mlm, retromae = cells(text)
+    assert head == ["evaluated on", "system", *SETTINGS] and "each middle training was run once" in text
+    assert mlm[:4] == ["squad test, dense", "mlm", *(f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100"))]
+    assert retromae[1] == "retromae" and [cell[:7] for cell in retromae[2:]] == ["+0.0200", "+0.0100", "-0.0100"]
 
 
-def test_the_figure_has_its_table_and_without_a_baseline_in_two_settings_nothing_is_drawn(tmp_path: Path):
-    text = figures.gains_figure(found(QUIET), tmp_path / "figures" / "gains.png", "none", "RR@10")
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    gains = [f"{x} [{x}, {x}], p < 0.0001" for x in ("-0.0200", "+0.0100")]
-    assert cells[2][:4] == ["squad test, dense", "mlm", *gains]
-    assert (tmp_path / "figures" / "gains.png").read_bytes().startswith(b"\x89PNG")
+def test_there_is_no_table_without_a_baseline_in_two_settings():
     one = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4}))
-    for made, baseline in ((one, "none"), (found(), None), (Results([]), "none")):
-        assert figures.gains_figure(made, tmp_path / "a.png", baseline, "RR@10") == ""
-    assert not (tmp_path / "a.png").exists()
+    for made, baseline in ((one, "none"), (found(), None), (found(), "bm25"), (Results([]), "none")):
+        assert figures.gains(made, baseline, "RR@10") == ""
 
 
-def test_a_curve_has_a_point_for_each_length_of_middle_training_with_the_gain_over_the_baseline(tmp_path: Path):
-    lengths = {100: 400_000, 400: 1_640_000, 1600: 6_400_000}
-    gained = {"retromae": (-0.02, 0.03, 0.05), "mlm": (0.0, 0.01)}
-    none = dense("none", setting="1k labels")
-    truth, tokens = {none: 0.6}, {none: 0}
-    for recipe, gains in gained.items():
-        for gain, (steps, count) in zip(gains, lengths.items(), strict=False):
-            key = dense(f"{recipe}[pretrain.steps={steps}]", setting="1k labels")
-            truth[key], tokens[key] = 0.6 + gain, count
-    measured = Results(
-        replace(one, costs=Costs(1.0, 0.0, 0.0, tokens[one.key], 0, None, None))
-        for one in drawn(truth, noise=QUIET, corpus="squad", split="test", seeds=2, pretrain_seeds=2)
-    )
-    (panel,) = figures.curve_panels(measured, "none", "RR@10")
-    assert panel.conditions == ("0.4 M", "1.6 M", "6.4 M") and list(panel.rows) == ["retromae"]
-    values = [point.value for point in panel.rows["retromae"].values()]
-    assert values == pytest.approx(gained["retromae"], abs=1e-5)
-    text = figures.curve_figure(measured, tmp_path / "tokens.png", "none", "RR@10")
-    assert "2 middle trainings of each method" in text and (tmp_path / "tokens.png").exists()
-    assert figures.curve_figure(measured.where(system="none"), tmp_path / "no.png", "none", "RR@10") == ""
+def test_what_was_read_stands_beside_a_system_where_it_differs():
+    truth = {dense(name, setting=one): 0.3 for name in ("none", "mlm") for one in SETTINGS[:2]}
+    more = {dense("mlm", collection="wiki", setting=SETTINGS[1]): 0.4}
+    rows = cells(figures.gains_table(results(drawn({**truth, **more}, noise=QUIET)), "none", "RR@10"))[2:]
+    assert [row[1] for row in rows] == ["mlm (corpus)", "mlm (wiki)"] and rows[1][2] == "—"
 
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
@@ -107,55 +89,6 @@ def test_a_difference_of_one_seed_is_that_of_a_paired_t_test(corpus):
     table = figures.gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
     (row,) = (line for line in table.splitlines() if line.startswith(f"| {corpus} "))
     assert f"{np.mean(values[0] - values[1]):+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]" in row
-
-
-READ = {
-    dense("none"): 0.10, dense("mlm", collection="wiki"): 0.11, dense("mlm", collection="squad"): 0.12,
-    dense("retromae", collection="wiki"): 0.20, dense("retromae", collection="squad"): 0.26,
-    dense("retromae", collection="both"): 0.24, dense("lexmae", collection="squad"): 0.90,
-    SystemKey("bm25", "none", "bm25", "none"): 0.78,
-}  # fmt: skip
-
-
-def by_place(noise: Noise = QUIET) -> Results:
-    dev = drawn({key: 1 - value for key, value in READ.items()}, noise=noise, corpus="squad", split="dev")
-    half = drawn({key: value / 2 for key, value in READ.items()}, noise=noise, corpus="cranfield", split="test")
-    return results(dev, drawn(READ, noise=noise, corpus="squad", split="test"), half)
-
-
-def test_systems_of_several_collections_on_test_with_their_levels():
-    home, elsewhere = figures.collection_panels(by_place())
-    assert home.title.startswith("squad test, dense, ") and elsewhere.title.startswith("cranfield test, ")
-    assert home.conditions == ("wiki", "squad", "both") and set(home.rows) == {"mlm", "retromae"}
-    for panel, factor in ((home, 1.0), (elsewhere, 0.5)):
-        means = {(name, read): point.value for name, row in panel.rows.items() for read, point in row.items()}
-        several = {key: value for key, value in READ.items() if key.system in ("mlm", "retromae")}
-        expected = {(key.system, key.collection): factor * value for key, value in several.items()}
-        assert means == pytest.approx(expected, abs=1e-5)
-        levels = [level.value for level in panel.levels.values()]
-        assert levels == pytest.approx([0.1 * factor, 0.78 * factor], abs=1e-5)
-
-
-def test_the_table_has_means_with_the_standard_deviation_of_the_seeds(tmp_path: Path):
-    noisy = by_place(Noise(query=0, system=0, seed=0.02, both=0))
-    seeds = noisy.where(system="mlm", collection="wiki", corpus="squad", split="test")
-    means = [one.measures["RR@10"] for one in seeds]
-    mean = sum(means) / 3
-    spread = (sum((value - mean) ** 2 for value in means) / 2) ** 0.5
-    assert f"| {mean:.4f} ± {spread:.4f} |" in figures.collections_figure(noisy, tmp_path / "a.png")
-    text = figures.collections_figure(by_place(), tmp_path / "a.png")
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[2][2] == "0.1000 ± 0.0000" and cells[2][-1] == "—", "what was not trained"
-    assert cells[3][3:] == ["0.7800", *(f"{value} ± 0.0000" for value in ("0.2000", "0.2600", "0.2400"))]
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    one = Results(result for result in by_place() if result.key.collection in ("none", "squad"))
-    assert (
-        figures.collections_figure(one, tmp_path / "b.png")
-        == figures.collections_figure(Results([]), tmp_path / "b.png")
-        == ""
-    )
-    assert not (tmp_path / "b.png").exists()
 
 
 RETROMAE, NONE = dense("retromae"), dense("none")

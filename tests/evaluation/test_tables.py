@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.evaluation.rendering import Style, as_csv, as_markdown, comparisons_csv, csv_cell, markdown_text
+from midmask.evaluation.rendering import Style, as_csv, as_markdown, csv_cell, markdown_text
 from midmask.evaluation.statistics.ranks import label, letters, on_front, tie_groups
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask.evaluation.tables import (
@@ -153,20 +153,10 @@ def test_superscripts_may_be_tie_groups_instead():
         as_markdown(shown(baseline="bm25"), Style(marks="ties"))
 
 
-def test_csv_keeps_who_is_beaten_and_every_test(two_corpora):
+def test_csv_keeps_who_is_beaten(two_corpora):
     cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(two_corpora)))}
     assert cells["y", "two"]["better_than"] == "x;z" and cells["y", "two"]["best"] == "True"
     assert cells["x", "two"]["ties"] == "b" and cells["x", "one"]["queries"] == "40"
-    tests = list(csv.DictReader(io.StringIO(comparisons_csv(two_corpora))))
-    assert [(row["column"], row["system"], row["baseline"]) for row in tests] == [
-        ("one", "y", "x"),
-        ("two", "y", "x"),
-        ("two", "z", "x"),
-        ("two", "z", "y"),
-    ]
-    for row, found in zip(tests, [*two_corpora.comparisons["one"], *two_corpora.comparisons["two"]], strict=True):
-        for name in ("p", "p_corrected", "low", "high", "effect", "detectable"):
-            assert float(row[name]) == getattr(found, name)
 
 
 def row(system: str, baseline: str, means: dict[str, float], significant: bool, measure: str = "RR@10") -> Comparison:

@@ -4,7 +4,6 @@ and no more, groups runs, and tells what happened.
 
 import json
 import shutil
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +76,8 @@ def test_the_answer_comes_first_and_then_its_charts(store: tuple[str, list[Track
     app = named(store, plain=False)
     assert "is \\*not\\* distinguishable" in app.main[0].value, "the sentence stands above all charts, as text"
     figures = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
-    lines = [{line.get("name"): line for line in one["data"]} for one in figures]
-    (history,) = [one for one in lines if "best so far" in one]
-    complete = [swept.value(*point) for point in swept.POINTS]
-    assert history["best so far"]["y"][: len(complete)] == list(accumulate(complete, max))
     titles = [one["layout"]["xaxis"].get("title", {}).get("text") for one in figures]
-    assert {"CLS width", "bytes per passage", "trial, in the order of asking"} <= set(titles)
+    assert titles == ["CLS width", "bytes per passage"]
 
 
 LOSSES = {"a": [4.0, 3.0, 2.0], "b": [5.0, 4.0, 1.0], "c": [9.0, 8.0, 7.0]}

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from midmask.benchmark.results import Result, Results, SystemKey
 from midmask.errors import UserError
 from midmask.experiment.costs import Costs
 from midmask.store.place import Place
-from midmask_papers.answers import Experiment, page, read_experiments, verdicts
-from midmask_papers.claims import CLAIMS, claims
+from midmask_papers.answers import Experiment, page, read_experiments
+from midmask_papers.claims import CLAIMS
 from midmask_papers.masks_and_maps import Statistic
 from midmask_papers.published import PAPERS
 from midmask_papers.ruling import ClaimPart, Ruling, Term, decide
@@ -25,7 +26,7 @@ LISTS = sorted(set(CLAIMS) - {"rom.stop_share", "rom.fewer_stops", "cotmote.1_di
 @pytest.fixture(scope="module")
 def worlds() -> dict[str, dict[str, Ruling]]:
     made = {"right": world(QUIET), "wrong": world(QUIET, turned=True), "noise": world(LOUD), "none": Results([])}
-    return {name: {claim.name: verdict for claim, verdict in verdicts(found)} for name, found in made.items()}
+    return {name: {claim.name: claim.decide(found) for claim in CLAIMS.values()} for name, found in made.items()}
 
 
 def test_claims_hold_or_fail_as_the_truth_has_it(worlds):
@@ -48,7 +49,7 @@ def test_a_setting_that_has_learned_nothing_decides_nothing(name, collapsed):
     levels = {**truth("RR@10", "msmarco"), BM25: 0.19}
     assert any(key.setting == collapsed for key in levels)
     zeros = {key: 0.0 if key.setting == collapsed else value for key, value in levels.items()}
-    verdicts_of = [CLAIMS[name].check(results(drawn(one, noise=QUIET, queries=25))) for one in (levels, zeros)]
+    verdicts_of = [CLAIMS[name].decide(results(drawn(one, noise=QUIET, queries=25))) for one in (levels, zeros)]
     assert [one.outcome for one in verdicts_of] == ["holds", "not decidable"]
     assert f"{collapsed} after" in verdicts_of[1].sentence
 
@@ -57,8 +58,8 @@ def test_pairs_on_trec_that_have_learned_nothing_are_not_alike():
     keys = {dense(name): level for name, level in (("none", 0.001), ("mlm", 0.0011), ("retromae", 0.0009))}
     made = drawn({**keys, BM25: 0.5}, corpus="trec-dl-2019", split="test", measure="nDCG@10", noise=QUIET)
     claim = CLAIMS["sigir23.e_trec"]
-    assert claim.check(results(made)).outcome == "not decidable"
-    assert claim.check(results([one for one in made if one.key != BM25])).outcome != "not decidable"
+    assert claim.decide(results(made)).outcome == "not decidable"
+    assert claim.decide(results([one for one in made if one.key != BM25])).outcome != "not decidable"
 
 
 def test_what_noise_hides_is_not_decided(worlds):
@@ -89,7 +90,7 @@ def test_a_claim_on_collections_is_not_measured_where_all_have_read_the_same(col
     """
     systems = ("none", "retromae", "mlm", "mlm_cls_tf", "cocondenser", "lexmae")
     found = results(drawn({dense(name, collection=collection): 0.3 for name in systems}, measure="nDCG@10"))
-    verdict = CLAIMS["sigir23.k_general"].check(found)
+    verdict = CLAIMS["sigir23.k_general"].decide(found)
     assert verdict.outcome == "not measured" and f"retromae against {against}: never measured" in verdict.sentence
 
 
@@ -101,7 +102,7 @@ def test_a_papers_preset_measures_its_claims():
         keys = dict.fromkeys(PRESETS[name](Given(pretrain_on=("beir:wiki",))).keys())
         found = results(drawn(dict.fromkeys(keys, 0.3), corpus="squad", queries=4, seeds=1))
         own = [claim for claim in CLAIMS.values() if claim.paper == name and claim.name in LISTS]
-        assert {claim.name for claim in own if claim.check(found).outcome == "not measured"} <= given, name
+        assert {claim.name for claim in own if claim.decide(found).outcome == "not measured"} <= given, name
 
 
 @pytest.mark.parametrize(("gain", "outcome"), [(0.005, "holds"), (0.02, "does not hold"), (-0.02, "does not hold")])
@@ -109,10 +110,10 @@ def test_next_to_nothing_is_at_most_a_point_either_way(gain, outcome):
     keys = {key: 0.496 + gain * (key.system != "none") for key in elsewhere() if key.representation == "splade"}
     made = drawn(keys, noise=QUIET, corpus="scifact", split="test", measure="nDCG@10")
     found = results(drawn(dict.fromkeys(keys, 0.3)), made)
-    verdict = CLAIMS["sigir23.i_beir"].check(found)
+    verdict = CLAIMS["sigir23.i_beir"].decide(found)
     assert verdict.outcome == outcome and verdict.estimate == pytest.approx(gain, abs=1e-3)
     loud = results(drawn(dict.fromkeys(keys, 0.3)), drawn(keys, corpus="scifact", split="test", measure="nDCG@10"))
-    assert CLAIMS["sigir23.i_beir"].check(loud).outcome == "not decidable"
+    assert CLAIMS["sigir23.i_beir"].decide(loud).outcome == "not decidable"
 
 
 def test_a_baseline_that_all_are_held_against_counts_once():
@@ -125,7 +126,7 @@ def test_a_baseline_that_all_are_held_against_counts_once():
     others = [key for key in keys if key != base]
     terms = (Term(-1.0, base, 0.0), *(Term(1 / len(others), key, 0.0) for key in others))
     wanted = decide(ClaimPart("", terms, "nDCG@10", ("beir13", "test"), elsewhere=True), found)
-    verdict = CLAIMS["sigir23.i_beir"].check(found)
+    verdict = CLAIMS["sigir23.i_beir"].decide(found)
     assert (verdict.low, verdict.high) == pytest.approx((wanted.low, wanted.high))
 
 
@@ -139,7 +140,7 @@ def test_a_mean_over_systems_is_over_those_that_were_measured():
         for setting in ("sigir23_1neg", "sigir23_32neg", "sigir23_1neg_distil", "sigir23_32neg_distil")
     }
     found = results(drawn(truth, noise=QUIET))
-    verdict = CLAIMS["sigir23.f_sparse"].check(found)
+    verdict = CLAIMS["sigir23.f_sparse"].decide(found)
     assert verdict.outcome == "holds" and "sigir23_1neg (BERT, RetroMAE MS)" in verdict.sentence
     assert verdict.estimate == pytest.approx(0.02, abs=2e-3), "of the part that decides"
 
@@ -147,16 +148,16 @@ def test_a_mean_over_systems_is_over_those_that_were_measured():
 def test_names_of_the_corpus_and_the_papers_own_conditions_are_known():
     keys = [dense("retromae", collection=name, setting="sigir23_1neg") for name in ("squad", "wiki")]
     found = results(drawn(dict(zip(keys, (0.4, 0.3), strict=True)), corpus="squad", noise=QUIET))
-    assert CLAIMS["sigir23.collection"].check(found).outcome == "holds", "pre-trained on squad is on the corpus"
+    assert CLAIMS["sigir23.collection"].decide(found).outcome == "holds", "pre-trained on squad is on the corpus"
     exact = {dense("none", setting="sigir23_1neg"): 0.3, dense("mlm", setting="sigir23_1neg"): 0.2}
     found = results(drawn({dense("none"): 0.3, dense("mlm"): 0.4, **exact}, noise=QUIET))
-    assert CLAIMS["sigir23.a_mlm"].check(found).outcome == "does not hold", "the paper's own conditions go first"
+    assert CLAIMS["sigir23.a_mlm"].decide(found).outcome == "does not hold", "the paper's own conditions go first"
     found = results(drawn({dense("none"): 0.3, dense("retromae"): 0.4}, noise=QUIET))
-    assert CLAIMS["sigir23.b_gaps_shrink"].check(found).outcome == "not measured", "of two settings only one"
-    verdict = CLAIMS["retromae.encoder_ratio"].check(found)
+    assert CLAIMS["sigir23.b_gaps_shrink"].decide(found).outcome == "not measured", "of two settings only one"
+    verdict = CLAIMS["retromae.encoder_ratio"].decide(found)
     assert "retromae[encoder_mask_ratio=0.15] (dense)" in verdict.sentence and "--preset retromae" in verdict.sentence
     apart = results(drawn({dense("none", setting="ance"): 0.3, dense("mlm", setting="dpr"): 0.3}))
-    assert CLAIMS["sigir23.a_mlm"].check(apart).outcome == "not measured", "never under the same conditions"
+    assert CLAIMS["sigir23.a_mlm"].decide(apart).outcome == "not measured", "never under the same conditions"
 
 
 def test_other_conditions_than_the_papers_are_taken_and_told():
@@ -164,7 +165,7 @@ def test_other_conditions_than_the_papers_are_taken_and_told():
     double = drawn({key: 2 * value for key, value in systems.items()}, corpus="squad", split="test")
     places = (("squad", "dev"), ("cranfield", "test"))
     found = results(double, *(drawn(systems, corpus=corpus, split=split) for corpus, split in places))
-    verdict = CLAIMS["sigir23.a_mlm"].check(found)
+    verdict = CLAIMS["sigir23.a_mlm"].decide(found)
     assert verdict.outcome == "holds" and verdict.estimate == pytest.approx(0.2, abs=0.05), "test, not dev"
     for told in ("squad test (100 queries, 3 seeds)", "in_batch (paper: sigir23_1neg)", "wiki (paper: corpus)"):
         assert told in verdict.sentence
@@ -178,8 +179,8 @@ def test_wins_are_counted_over_all_corpora_that_have_both():
         for corpus, step in steps.items()
     ]
     found = results(*parts, drawn({ours: 0.4}, corpus="scidocs", split="test", measure="nDCG@10"))
-    assert "3 of 4 corpora" in CLAIMS["dupmae.in_domain"].check(found).sentence
-    verdict = CLAIMS["dupmae.out_of_domain"].check(found)
+    assert "3 of 4 corpora" in CLAIMS["dupmae.in_domain"].decide(found).sentence
+    verdict = CLAIMS["dupmae.out_of_domain"].decide(found)
     assert "on scifact test, nfcorpus test, fiqa test" in verdict.sentence, "not where it was fine-tuned"
 
 
@@ -206,32 +207,32 @@ def divergences(values: dict[str, tuple[float, ...]]) -> list[Statistic]:
 
 def test_shares_of_stop_words_are_held_against_about_40_percent():
     def outcome(*given: Statistic) -> str:
-        return claims(given)["rom.stop_share"].check(Results([])).outcome
+        return CLAIMS["rom.stop_share"].decide(Results([]), given).outcome
 
     assert outcome(share("mlm", 0.41)) == "holds"
     assert outcome(share("mlm", 0.41), share("mlm", 0.55, corpus="pydocs")) == "does not hold"
     assert outcome(share("mlm", 0.44, count=100)) == "not decidable"
     assert outcome(share("rom", 0.41)) == "not measured"
-    fewer = claims([share("mlm", 0.41), share("rom", 0.1)])["rom.fewer_stops"].check(Results([]))
+    fewer = CLAIMS["rom.fewer_stops"].decide(Results([]), [share("mlm", 0.41), share("rom", 0.1)])
     assert fewer.outcome == "holds" and fewer.estimate == pytest.approx(0.31)
 
 
 def test_divergences_are_compared_over_draws():
     def outcome(near: tuple[float, ...], far: tuple[float, ...]) -> str:
         given = divergences({"cotmae": near, "cotmae[experts=all]": far})
-        return claims(given)["cotmote.1_divergences"].check(learned()).outcome
+        return CLAIMS["cotmote.1_divergences"].decide(learned(), given).outcome
 
     near, far = (7.2e-5, 7.3e-5, 7.1e-5), (1.4e-4, 1.5e-4, 1.6e-4)
     assert (outcome(near, far), outcome(far, near)) == ("holds", "does not hold")
     assert outcome((1e-4, 9e-4, 1e-5), (2e-4, 8e-4, 1e-5)) == outcome((7e-5,), (9e-5,)) == "not decidable"
-    assert CLAIMS["cotmote.1_divergences"].check(Results([])).outcome == "not measured"
+    assert CLAIMS["cotmote.1_divergences"].decide(Results([])).outcome == "not measured"
 
 
 def test_experts_divergences_are_held_against_both_controls():
     def outcome(*means: float) -> str:
         names = ("cotmote", "cotmote_siamese", "cotmote_separate")
         given = divergences({name: (m, 1.01 * m, 0.99 * m) for name, m in zip(names, means, strict=False)})
-        return claims(given)["cotmote.4_lowest"].check(learned()).outcome
+        return CLAIMS["cotmote.4_lowest"].decide(learned(), given).outcome
 
     assert outcome(1e-4, 2e-4, 3e-4) == "holds"
     assert outcome(2e-4, 1e-4, 3e-4) == outcome(2e-4, 3e-4, 1e-4) == "does not hold"
@@ -244,15 +245,15 @@ def test_divergences_of_encoders_that_have_not_learned_decide_nothing(claim, wea
     values = dict(zip(ENCODERS, (1e-4, 3e-4, 1e-4, 2e-4, 3e-4), strict=True))
     given = divergences({name: (value, 1.01 * value) * 50 for name, value in values.items()})
     name = f"cotmote.{claim}"
-    check = claims(given)[name].check
+    check = partial(CLAIMS[name].decide, statistics=given)
     assert check(learned()).outcome == "holds"
     poor = check(learned(**{weak: 0.01}))
     assert poor.outcome == "not decidable" and poor.low > 0 and "too little to decide it" in poor.sentence
     lacking = Results([one for one in learned() if one.key.system != weak])
     assert check(lacking).outcome == check(Results([])).outcome == "not decidable"
     assert check(Results([one for one in learned() if one.key != BM25])).outcome == "not decidable"
-    assert CLAIMS[name].check(learned()).outcome == "not measured"
-    assert CLAIMS[name].check(learned(**{weak: 0.01})).outcome == "not decidable"
+    assert CLAIMS[name].decide(learned()).outcome == "not measured"
+    assert CLAIMS[name].decide(learned(**{weak: 0.01})).outcome == "not decidable"
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -295,7 +296,7 @@ def test_every_claim_has_one_row_and_a_point_where_it_was_measured():
     text = page([Experiment("a corpus", "nothing", 400_000, short), Experiment("a corpus", "nothing", 3_000_000, long)])
     rows = points(text)
     assert sorted(rows) == sorted(CLAIMS)
-    first, second = (dict((c.name, r) for c, r in verdicts(one))["sigir23.a_mlm"] for one in (short, long))
+    first, second = (CLAIMS["sigir23.a_mlm"].decide(one) for one in (short, long))
     assert (first.outcome, second.outcome) == ("holds", "does not hold")
     representation, *cells = (cell.strip() for cell in rows["sigir23.a_mlm"])
     assert representation == "dense" and len(cells) == 2

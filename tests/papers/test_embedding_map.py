@@ -13,7 +13,7 @@ from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.layout import lay_out
 from midmask.benchmark.records import collect
 from midmask.store.place import Place
-from midmask_papers.answers import verdicts
+from midmask_papers.claims import CLAIMS
 from midmask_papers.embedding_map import DRAWS, GRID, MARGIN, divergences, main, project
 from midmask_papers.masks_and_maps import read_statistics
 from midmask_papers.report import additions
@@ -110,6 +110,5 @@ def test_a_benchmarks_encoders_are_mapped_and_the_claim_is_weighed(tmp_path: Pat
     assert [one.values for one in found[2:]] == [pytest.approx(values) for values in zip(*own, strict=True)]
     results = collect(layout.cells, storage)
     additions(results, layout.benchmark, tmp_path / "out")
-    assert "| cotmote.1_divergences " in (tmp_path / "out" / "claims.md").read_text()
-    claimed = {claim.name: verdict for claim, verdict in verdicts(results, found)}
-    assert claimed["cotmote.1_divergences"].outcome != "not measured"
+    assert "**cotmote.1_divergences**, A: " in (tmp_path / "out" / "claims.md").read_text()
+    assert CLAIMS["cotmote.1_divergences"].decide(results, found).outcome != "not measured"

@@ -105,7 +105,7 @@ def test_of_several_parts_the_worst_counts_and_parts_share_the_level():
     nearest = combine([Ruling("holds", "", 0.5, low=0.4), Ruling("holds", "", 0.3, low=0.1)])
     assert nearest.estimate == 0.3
     systems = {key: value for key, value in truth("RR@10", "msmarco").items() if "retromae" in key.system}
-    one, two = (CLAIMS[f"retromae.{name}"].check(results(drawn(systems))) for name in ("enhanced", "one_layer"))
+    one, two = (CLAIMS[f"retromae.{name}"].decide(results(drawn(systems))) for name in ("enhanced", "one_layer"))
     assert (two.high - two.low) / two.detectable > (one.high - one.low) / one.detectable
 
 

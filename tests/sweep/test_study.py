@@ -1,4 +1,4 @@
-"""The study as the truth of a sweep, what a kill leaves behind; importance on studies whose answer is known."""
+"""The study as the truth of a sweep, and what a kill leaves behind."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ from optuna.trial import TrialState
 from ray.tune.schedulers import TrialScheduler
 
 from midmask.backend.tune import scheduler
-from midmask.sweep.results import importance
 from midmask.sweep.space import Space
 from midmask.sweep.study import Outcome, Remaining, open_study, outcomes, remaining, sampler, suggest
 from midmask.sweep.trial import pruning
@@ -29,10 +28,10 @@ DECODER = {
     "objective.decoding": {"values": ["enhanced", "basic"]},
     "objective.decoder_layers": {"values": [1, 2, 3], "when": {"objective.decoding": "basic"}},
     "objective.decoder_mask_ratio": {"low": 0.1, "high": 0.9},
-    "deep.share": {"low": 4, "high": 64, "step": 1, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
+    "deep.share": {"low": 4, "high": 64, "log": True, "when": {"objective.decoder_layers": [2, 3]}},
 }
-BOTH = [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}]
-SEARCHES = [("random", 300, []), ("tpe", 90, []), ("tpe", 60, BOTH)]
+SIZE = "bytes_per_passage"
+SEARCHES = [("random", 300, None), ("tpe", 90, None), ("tpe", 60, SIZE)]
 
 
 def is_possible(point) -> bool:
@@ -43,10 +42,10 @@ def is_possible(point) -> bool:
     return set(point) == wanted and 0.1 <= point["objective.decoder_mask_ratio"] <= 0.9 and 4 <= share <= 64
 
 
-@pytest.mark.parametrize(("search", "draws", "objectives"), SEARCHES)
-def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
+@pytest.mark.parametrize(("search", "draws", "cost"), SEARCHES)
+def test_no_sampler_proposes_an_impossible_point(search, draws, cost):
     """Told values that pull the samplers towards deep decoders."""
-    of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, objectives=objectives)
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search=search, trials=draws, cost=cost)
     study = open_study(optuna.storages.InMemoryStorage(), "s", of)
     study.sampler = sampler(of, seed=1)
     points = []
@@ -54,12 +53,12 @@ def test_no_sampler_proposes_an_impossible_point(search, draws, objectives):
         trial = study.ask()
         points.append(suggest(of, trial))
         value = points[-1].get("objective.decoder_layers", 0) + points[-1].get("deep.share", 0) / 64
-        study.tell(trial, [value, len(points[-1])] if objectives else value)
+        study.tell(trial, [value, len(points[-1])] if cost else value)
     assert all(is_possible(point) for point in points)
     assert all(isinstance(point.get("deep.share", 4), int) for point in points)
     last = points[-draws // 3 :]
     has_learnt = sum("deep.share" in point for point in last) > len(last) / 2
-    assert has_learnt or search == "random" or objectives  # a front has shallow points too
+    assert has_learnt or search == "random" or cost  # a front has shallow points too
 
 
 def test_a_killed_conditional_grid_hands_out_each_point_once(storage):
@@ -85,8 +84,8 @@ def test_a_killed_conditional_grid_hands_out_each_point_once(storage):
     assert remaining(study, of) == Remaining([], 0)
 
 
-def test_several_objectives_are_the_values_of_an_outcome(storage):
-    of = Space(name="s", recipe="retromae", parameters=DECODER, search="tpe", objectives=BOTH, trials=5)
+def test_the_measure_and_the_cost_are_the_values_of_an_outcome(storage):
+    of = Space(name="s", recipe="retromae", parameters=DECODER, search="tpe", cost=SIZE, trials=5)
     study = open_study(storage, "s", of)
     trial = study.ask()
     point = suggest(of, trial)
@@ -96,9 +95,9 @@ def test_several_objectives_are_the_values_of_an_outcome(storage):
     assert remaining(study, of) == Remaining([], 4)
 
 
-def test_without_pruning_the_last_result_is_not_counted_twice(storage):
+def test_of_a_trial_that_no_scheduler_stopped_the_last_result_is_not_counted_twice(storage):
     """Ray reports the end of a trial that no scheduler stopped both as its last step and as its value."""
-    grid = space(rungs={"prune": False})
+    grid = space()
     study = open_study(storage, "s", grid)
     trial = study.ask()
     suggest(grid, trial)
@@ -151,7 +150,7 @@ def test_the_same_seed_asks_the_same_points(tmp_path):
 
 
 EARLIER = ((0.2, 0.3, 0.4), (0.5, 0.6, 0.7), (0.1,), (0.4, 0.5))
-"""First objective of each trial at the rungs that it reached."""
+"""Measure of each trial at the rungs that it reached."""
 
 
 class Trial(NamedTuple):
@@ -162,18 +161,16 @@ def decide(asha, trial: Trial, rung: int, value: float) -> str:
     return asha.on_trial_result(None, trial, {"rung": rung, "objective0": value})
 
 
-@pytest.mark.parametrize("mode", ["max", "min"])
-def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
-    of = Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10", mode=mode)
-    sign = 1 if mode == "max" else -1
+def test_a_resumed_sweep_prunes_as_one_that_was_never_killed():
+    of = Space(name="s", recipe="retromae", parameters={"a.x": {"values": (1, 2)}}, measure="R@10")
     whole = scheduler(pruning(of, []))
     for number, values in enumerate(EARLIER):
         trial = Trial(f"t{number}")
         whole.on_trial_add(None, trial)
         for rung, value in enumerate(values, start=1):
-            decide(whole, trial, rung, sign * value)
-    signed = [{rung: sign * value for rung, value in enumerate(values, start=1)} for values in EARLIER]
-    found = [Outcome({"a.x": number}, values, len(values) == 3) for number, values in enumerate(signed)]
+            decide(whole, trial, rung, value)
+    reached = [dict(enumerate(values, start=1)) for values in EARLIER]
+    found = [Outcome({"a.x": number}, values, len(values) == 3) for number, values in enumerate(reached)]
     resumed = scheduler(pruning(of, found))
     decisions = []
     for number, (rung, value) in enumerate([(1, 0.15), (1, 0.35), (1, 0.9), (2, 0.45), (2, 0.8)]):
@@ -181,50 +178,7 @@ def test_a_resumed_sweep_prunes_as_one_that_was_never_killed(mode):
         pair = []
         for asha in (whole, resumed):
             asha.on_trial_add(None, trial)
-            pair.append(decide(asha, trial, rung, sign * value))
+            pair.append(decide(asha, trial, rung, value))
         decisions.append(pair)
     assert all(one == other for one, other in decisions)
     assert {one for one, _ in decisions} == {TrialScheduler.STOP, TrialScheduler.CONTINUE}
-
-
-PARAMETERS = {
-    "a.strong": {"low": 0.0, "high": 1.0},
-    "a.idle": {"low": 0.0, "high": 1.0},
-    "a.kind": {"values": ["plain", "deep"]},
-    "a.layers": {"values": [1, 2, 3], "when": {"a.kind": "deep"}},
-    "a.fixed": {"values": [7]},
-}
-RANDOM = Space(name="s", recipe="none", search="random", parameters=PARAMETERS)
-
-
-def study_of(value, trials: int) -> optuna.Study:
-    """Random points with a value of theirs; every third one is pruned at its first rung, with a value that lies."""
-    study = open_study(optuna.storages.InMemoryStorage(), "s", RANDOM)
-    study.sampler = sampler(RANDOM, seed=0)
-    for number in range(trials):
-        trial = study.ask()
-        point = suggest(RANDOM, trial)
-        is_pruned = number % 3 == 2
-        for rung in () if is_pruned else (1, 2):
-            trial.report(0.0, rung)
-        study.tell(trial, 100.0 * point["a.idle"] if is_pruned else value(point))
-    return study
-
-
-def test_the_parameter_that_decides_is_told_from_those_that_do_not_and_pruned_trials_do_not_count() -> None:
-    found = importance(study_of(lambda point: -abs(point["a.strong"] - 0.3), 60), RANDOM)
-    assert found is not None and found.trials == 40
-    assert next(iter(found.shares)) == "a.strong" and found.shares["a.strong"] > 0.6
-    assert set(found.shares) == {"a.strong", "a.idle", "a.kind", "a.layers"}
-    assert sum(found.shares.values()) == pytest.approx(1)
-
-
-def test_a_parameter_that_only_some_points_have_can_decide() -> None:
-    found = importance(study_of(lambda point: float(point.get("a.layers", 0) == 3), 90), RANDOM)
-    assert found is not None
-    assert set(list(found.shares)[:2]) == {"a.layers", "a.kind"}
-
-
-def test_too_few_or_equal_trials_tell_nothing() -> None:
-    assert importance(study_of(lambda point: point["a.strong"], 12), RANDOM) is None
-    assert importance(study_of(lambda point: 0.5, 60), RANDOM) is None

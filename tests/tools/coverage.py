@@ -12,7 +12,7 @@ from functools import cached_property
 
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import reason_not_run
-from midmask.benchmark.presets import Given, on_several
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.results import SystemKey
 from midmask.corpora import CorpusConfig
 from midmask.evaluation.groups import GROUPS
@@ -40,25 +40,23 @@ up to date."""
 
 @dataclass(frozen=True)
 class PresetRun:
-    """A preset at published scale on the paper's own collections. further: what systems are fine-tuned on too."""
+    """A preset at published scale on the paper's own collections."""
 
     preset: str
     corpus: str = MSMARCO
     pretrain_on: tuple[str, ...] = (WIKIPEDIA,)
     zero_shot: tuple[str, ...] = ()
-    further: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
-        flags = [f"--preset {self.preset} --scale published"]
-        flags += [f"--corpus {name}" for name in (self.corpus, *self.further)]
+        flags = [f"--preset {self.preset} --scale published --corpus {self.corpus}"]
         flags += [f"--pretrain-on {name}" for name in self.pretrain_on]
         flags += [f"--zero-shot {name}" for name in self.zero_shot]
         return " ".join(["python jobs/benchmark_middle_training.py", *flags])
 
     @cached_property
     def benchmark(self) -> Benchmark:
-        return on_several(self.preset, Given("published", self.corpus, self.pretrain_on), self.further)
+        return PRESETS[self.preset](Given("published", self.corpus, self.pretrain_on))
 
     @cached_property
     def keys(self) -> tuple[SystemKey, ...]:
@@ -66,9 +64,7 @@ class PresetRun:
 
     @cached_property
     def corpora(self) -> frozenset[str]:
-        """Names of what the systems that are fine-tuned on the first corpus search, and of BEIR's groups that are
-        complete.
-        """
+        """Names of what is searched, and of BEIR's groups that are complete."""
         labels = {CorpusConfig(name=self.corpus).short_name}
         for name in self.zero_shot:
             group = name.partition(":")[0]
@@ -77,11 +73,8 @@ class PresetRun:
 
     def measures(self, corpus: str) -> set[str]:
         """Measures on a corpus that papers call so; empty if it is not searched."""
-        names = {*corpus_names(corpus)}
-        measures = set() if self.corpora.isdisjoint(names) else {*expand(self.benchmark.measures)}
-        for extra in self.benchmark.further:
-            measures |= {*expand(extra.measures)} if CorpusConfig(name=extra.corpus).short_name in names else set()
-        return measures
+        is_searched = not self.corpora.isdisjoint(corpus_names(corpus))
+        return {*expand(self.benchmark.measures)} if is_searched else set()
 
     def covers(self, number: Published) -> bool:
         """Whether a cell of this run is what the paper prints: the same system, and fields that the paper tells."""
@@ -99,7 +92,7 @@ RUNS: Mapping[str, tuple[PresetRun, ...]] = {
         PresetRun("sigir23", "tripclick:/data/tripclick", (MSMARCO, WIKIPEDIA)),
     ),
     "dupmae": (PresetRun("dupmae", zero_shot=("beir18:/data/beir", *TREC_DL)),),
-    "retromae": (PresetRun("retromae", zero_shot=("beir18:/data/beir",), further=("nq:/data/nq",)),),
+    "retromae": (PresetRun("retromae", zero_shot=("beir18:/data/beir",)), PresetRun("retromae", "nq:/data/nq")),
     "cotmote": (PresetRun("cotmote", zero_shot=("beir14:/data/beir", *TREC_DL)),),
     "rom": (PresetRun("rom"),),
 }
@@ -136,7 +129,7 @@ def report(papers: Mapping[str, list[Coverage]]) -> str:
         name: dict.fromkeys(entry.number.label for entry in entries if not entry.implemented)
         for name, entries in papers.items()
     }
-    missing = [f"{name}: {entry.what}: {entry.why}" for name in papers for entry in paper(name).missing]
+    missing = [f"{name}: {entry['what']}: {entry['why']}" for name in papers for entry in paper(name).missing]
     share = f"{share}: {covered / len(every):.1%}. None of them was run."
     parts = [NOT_RUN, share, counts, "\n".join(["```sh", *commands, "```"])]
     listed = [f"{name}: {', '.join(entries)}" for name, entries in cited.items() if entries]

@@ -57,23 +57,11 @@ def parse(
     flags, rest = parser.parse_known_intermixed_args(arguments)  # files may stand before or after flags
     if rest:
         raise unknown("argument", rest[0], names)
-    _settle_corpora(flags)
-    return flags
-
-
-def _settle_corpora(flags: argparse.Namespace) -> None:
-    """Makes `corpus` of the first --corpus, None if there is none, and `further_corpora` of the others.
-
-    Raises:
-        UserError: if there are others, and the job did not set `several_corpora`.
-    """
     corpora = vars(flags).pop("corpora")
-    flags.corpus, flags.further_corpora = next(iter(corpora), None), tuple(corpora[1:])
-    if flags.further_corpora and not getattr(flags, "several_corpora", False):
-        raise UserError(
-            f"--corpus is given {len(corpora)} times, and only a benchmark takes several; give one here: "
-            f"--corpus {corpora[-1]}"
-        )
+    if len(corpora) > 1:
+        raise UserError(f"--corpus is given {len(corpora)} times; a job reads one collection: --corpus {corpora[-1]}")
+    flags.corpus = next(iter(corpora), None)
+    return flags
 
 
 USUAL = ("corpora", "recipe", "changes", "dry_run")
@@ -156,7 +144,7 @@ def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help=f"{name_forms()}; default: pydocs; a benchmark takes several",
+        help=f"{name_forms()}; default: pydocs",
     )
     shared.add_argument(
         "--pretrain-on",

@@ -176,7 +176,6 @@ class Options:
     seed: int | None  # None: not given
     dry_run: bool
     on: str | None = None  # cluster shape for the estimate of a dry run; None: this machine
-    further_corpora: tuple[str, ...] = ()  # that a benchmark reads besides `corpus`
 
     @property
     def has_saved_recipe(self) -> bool:
@@ -262,8 +261,7 @@ def refuse_credentials(flags: argparse.Namespace) -> None:
     for name, value in given.items():
         if not has_credentials(str(value)):
             continue
-        typed = {"changes": "--set", "further_corpora": "--corpus"}
-        flag = typed.get(name, f"--{name.replace('_', '-')}")
+        flag = "--set" if name == "changes" else f"--{name.replace('_', '-')}"
         remedy = (
             "put the whole URI into MLFLOW_TRACKING_URI"
             if name == "tracking_uri"
@@ -312,7 +310,6 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
     return Options(
         job=job_file.stem,
         corpus=resolve_corpus(flags.corpus or _corpus_of(flags.recipe), base),
-        further_corpora=tuple(resolve_corpus(name, base) for name in flags.further_corpora),
         pretrain_on=tuple(flags.pretrain_on),
         recipe=flags.recipe,
         protocol=flags.protocol,
@@ -347,8 +344,8 @@ def refuse_misspelt(flags: argparse.Namespace) -> None:
     for table, name in ((RECIPES, flags.recipe), (PROTOCOLS, flags.protocol)):
         if name is not None and not (table is RECIPES and name.endswith(SAVED)):
             table[name]
-    for name in (*([flags.corpus] if flags.corpus else ()), *flags.further_corpora):
-        refuse_unknown_form(name)
+    if flags.corpus:
+        refuse_unknown_form(flags.corpus)
     sections = getattr(flags, "sections", ())  # of a job that has fields beside a recipe's
     refuse_unknown_fields(path for path, _ in flags.changes if not path.startswith(sections))
 

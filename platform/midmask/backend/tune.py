@@ -30,17 +30,15 @@ def objective(number: int) -> str:
 
 @dataclass(frozen=True)
 class Halving:
-    """Asynchronous successive halving (ASHA, Li et al. 2020) on the first objective.
+    """Asynchronous successive halving (ASHA, Li et al. 2020) on the first objective, which is to be large.
 
     Args:
-        mode: min or max.
         rungs: how many there are; a trial reports its number, from 1, as `rung`.
         reduction: one of so many trials goes on from a rung.
         before: what trials of an earlier process have measured, by rung. It counts, so that a search that was killed
             prunes as one that was not.
     """
 
-    mode: str
     rungs: int
     reduction: float
     before: Sequence[Mapping[int, float]] = ()
@@ -59,7 +57,7 @@ def scheduler(halving: Halving | None) -> TrialScheduler:
     asha = AsyncHyperBandScheduler(
         time_attr="rung",
         metric=objective(0),
-        mode=halving.mode,
+        mode="max",
         max_t=halving.rungs,
         grace_period=1,
         reduction_factor=halving.reduction,
@@ -80,7 +78,7 @@ class TrialSearch:
     storage: Any  # as Optuna takes it
     sampler: Any  # as Optuna takes it
     suggest: Callable[[Any], dict[str, Any]]  # a trial of Optuna -> a point
-    modes: Sequence[str]  # min or max, per objective
+    has_cost: bool  # whether a second objective is to be small; the first is to be large
     points: Sequence[dict[str, Any]]  # to be tried first
 
 
@@ -114,12 +112,10 @@ def run_trials(
         storage: Tune gets a folder in it for this call; nothing is ever restored from Tune's own files.
     """
     folder = storage / "tune"
-    names = [objective(number) for number in range(len(search.modes))]
-    several = len(names) > 1
     searcher = OptunaSearch(
         search.suggest,
-        metric=names if several else names[0],
-        mode=list(search.modes) if several else search.modes[0],
+        metric=[objective(0), objective(1)] if search.has_cost else objective(0),
+        mode=["max", "min"] if search.has_cost else "max",
         points_to_evaluate=list(search.points),
         sampler=search.sampler,
         study_name=search.study,

@@ -3,13 +3,12 @@
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import Config
-from midmask.corpora import CorpusConfig
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
@@ -20,6 +19,9 @@ RepresentationKind = Literal["dense", "splade", "lexical", "hybrid", "late"]
 """What is scored: a dense vector, SPLADE's words, the words of DupMAE's ordinary tokens, both kinds together, or a
 vector for each token.
 """
+
+VIEW_NAMES = {"dense": "dense", "splade": "SPLADE", "hybrid": "hybrid", "lexical": "lexical"}
+"""Representation -> its name in headings."""
 
 VIEWS = {"dense": "dense", "splade": "lexical", "lexical": "lexical", "hybrid": "all", "late": "all"}
 
@@ -35,9 +37,6 @@ BM25_SHARE = 0.5
 """BM25's share in a system that joins its list with an encoder's: both count alike."""
 
 NONE = "none"
-
-PRINTED_COLLECTIONS = ("corpus", "wiki", "msmarco")
-"""What papers pre-trained their systems on, as the lists of their numbers call it."""
 
 
 class Setting(Config):
@@ -62,13 +61,6 @@ class Setting(Config):
         return tuned.model_copy(update={"stages": tuned.stages[: self.stages or None], "evaluation": evaluation})
 
 
-class FurtherCorpus(Config):
-    """A collection that all systems are fine-tuned and evaluated on beside the benchmark's first one."""
-
-    corpus: str = Field(description="as corpus.name")
-    measures: tuple[str, ...] = Field(min_length=1, description="or presets of them")
-
-
 class Benchmark(Config):
     """Which systems are compared, and how. They share corpus, seeds and evaluation; only the system differs."""
 
@@ -78,8 +70,8 @@ class Benchmark(Config):
     scale: Literal["demo", "published"] = Field("demo", description="of the protocols' sizes")
     systems: tuple[str, ...] = Field(
         min_length=1,
-        description="recipes, bm25, variants as recipe[field=value,…] of objective or backbone, or published model "
-        "folders as released:recipe=FOLDER or released:recipe@collection=FOLDER",
+        description="recipes, bm25, or variants as recipe[field=value,…] of objective or backbone; a published model "
+        "folder is none[backbone.name=FOLDER,tokens.tokenizer=FOLDER]",
     )
     collections: dict[str, tuple[str, ...]] = Field(
         {"corpus": ()}, min_length=1, description="label -> what the middle training reads; empty: the corpus itself"
@@ -88,11 +80,6 @@ class Benchmark(Config):
     settings: dict[str, Setting] = Field(min_length=1, description="label -> fine-tuning")
     only: dict[str, tuple[str, ...]] = Field(
         {}, description="collection, representation or setting -> the systems that are run with it; others: all"
-    )
-    further: tuple[FurtherCorpus, ...] = Field(
-        (),
-        description="collections that all systems are fine-tuned and evaluated on too; with the tokenizer of the "
-        "corpus, and with its middle trainings where these read other collections",
     )
     zero_shot: tuple[str, ...] = Field(
         (), description="collections that are only searched, as --zero-shot, by systems that are fine-tuned on corpus"
@@ -116,10 +103,7 @@ class Benchmark(Config):
     @model_validator(mode="after")
     def _names_are_known(self) -> "Benchmark":
         for system in self.systems:
-            published = Released.of(system)
-            name = published.system if published else variant(system)[0]
-            if published and published.collection not in ("", *PRINTED_COLLECTIONS):
-                raise unknown(f"collection in {system!r}", published.collection, PRINTED_COLLECTIONS)
+            name, _ = variant(system)
             if name != BM25 and name not in set(RECIPES):
                 raise unknown("system", name, [*RECIPES, BM25])
         labels = [*self.collections, *self.representations, *self.settings]
@@ -142,27 +126,6 @@ class Benchmark(Config):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _corpora_have_different_names(self) -> "Benchmark":
-        known: dict[str, str] = {}
-        for name in self.corpora if self.further else ():
-            label = CorpusConfig(name=name).short_name
-            if (other := known.setdefault(label, name)) != name:
-                raise UserError(
-                    f"--corpus {name}: results call it {label!r}, as they call {other}; rename one of the folders"
-                )
-        return self
-
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """What systems are fine-tuned and evaluated on, as corpus.name."""
-        return self.corpus, *(one.corpus for one in self.further)
-
-    def on(self, further: FurtherCorpus) -> "Benchmark":
-        """The benchmark on one of its further collections alone, where nothing is searched beside it."""
-        own = {"corpus": further.corpus, "measures": further.measures, "further": (), "zero_shot": ()}
-        return self.model_copy(update=own)
-
     def keys(self) -> Iterator[SystemKey]:
         """Every combination, whether it makes sense or not; bm25 and systems without middle training once each."""
         for name in self.systems:
@@ -175,38 +138,16 @@ class Benchmark(Config):
                 yield SystemKey(name, collection, kind, setting)
 
 
-class Released(NamedTuple):
-    """A published model folder and the system of the papers that it is."""
-
-    system: str  # a recipe's name
-    collection: str  # that it was pre-trained on, as the papers call it; empty if they do not say
-    folder: str
-
-    def __str__(self) -> str:
-        return f"released:{self.system}{'@' if self.collection else ''}{self.collection}={self.folder}"
-
-    @classmethod
-    def of(cls, system: str) -> "Released | None":
-        """That of `released:retromae=FOLDER` or `released:retromae@wiki=FOLDER`; None for another kind of system."""
-        match = re.fullmatch(r"released:(\w+)(?:@(\w+))?=(.+)", system)
-        return None if match is None else cls(match[1], match[2] or "", match[3])
-
-
 def variant(system: str) -> tuple[str, dict[str, str]]:
-    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`. A released folder is the recipe without
-    middle training that begins with it.
+    """(recipe, field -> value) of `retromae[decoding=basic,decoder_layers=2]`.
 
     Raises:
         UserError: for a text of another form.
     """
-    if published := Released.of(system):
-        return NONE, {"backbone.name": published.folder, "tokens.tokenizer": published.folder}
     match = re.fullmatch(r"(\w+)(?:\[([^\[\]]+)\])?", system)
     pairs = [pair.partition("=") for pair in match[2].split(",")] if match and match[2] else []
     if match is None or not all(name and equals for name, equals, _ in pairs):
-        raise UserError(
-            f"system {system!r}: write a recipe's name, recipe[field=value,field=value], or released:recipe=FOLDER"
-        )
+        raise UserError(f"system {system!r}: write a recipe's name or recipe[field=value,field=value]")
     return match[1], {name: value for name, _, value in pairs}
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from midmask.app.job import Options, resolve_corpus
 from midmask.benchmark.design import NONE, Benchmark, names_in, variant
 from midmask.benchmark.layout import BenchmarkCell, Layout
-from midmask.benchmark.presets import Given, on_several
+from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.records import collect, describe_records, known_records, read_records
 from midmask.benchmark.results import SystemKey
 from midmask.core.config import as_user_error, fingerprint, flatten
@@ -74,7 +74,7 @@ def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:
     if options.recipe or options.protocol:
         raise UserError("a benchmark takes --systems and --settings; --recipe and --protocol are for one system")
     read = tuple(resolve_corpus(name, options.home) for name in options.pretrain_on)
-    preset = on_several(flags.preset, Given(options.scale, options.corpus, read), options.further_corpora)
+    preset = PRESETS[flags.preset](Given(options.scale, options.corpus, read))
     changes = _narrow(preset, flags)
     if flags.zero_shot:
         changes["zero_shot"] = [resolve_corpus(name, options.home) for name in flags.zero_shot]
@@ -115,22 +115,15 @@ def _narrow(preset: Benchmark, flags: Namespace) -> dict[str, Any]:
     if flags.systems:
         everything = tuple(RECIPES) if flags.systems == "all" else tuple(names_in(flags.systems))
         changes["systems"] = everything if "bm25" in everything else (*everything, "bm25")
-    if flags.seeds:
-        changes["seeds"] = names_in(flags.seeds)
-    if flags.pretrain_seeds:
-        changes["pretrain_seeds"] = names_in(flags.pretrain_seeds)
-    if flags.representations:
-        changes["representations"] = names_in(flags.representations)
-    if flags.settings:
-        names = _choose("settings", flags.settings, preset.settings)
-        changes["settings"] = {name: preset.settings[name].model_dump() for name in names}
-    if flags.collections:
-        names = _choose("collections", flags.collections, preset.collections)
-        changes["collections"] = {name: preset.collections[name] for name in names}
-    left_out = {*preset.settings, *preset.collections} - {
-        *changes.get("settings", preset.settings),
-        *changes.get("collections", preset.collections),
-    }
+    for field in ("seeds", "pretrain_seeds", "representations"):
+        if text := getattr(flags, field):
+            changes[field] = names_in(text)
+    left_out: set[str] = set()
+    for field, known in (("settings", preset.settings), ("collections", preset.collections)):
+        if text := getattr(flags, field):
+            names = _choose(field, text, known)
+            changes[field] = {name: known[name] for name in names}
+            left_out |= known.keys() - {*names}
     new = [name for name in changes.get("systems", ()) if name not in preset.systems]
     changes["only"] = {name: (*systems, *new) for name, systems in preset.only.items() if name not in left_out}
     return changes
@@ -177,14 +170,14 @@ BEST = 10
 
 
 def best_of(layout: Layout, storage: Place) -> tuple[str, str, Place | None]:
-    """A sentence on the best system by the benchmark's measure, on the first collection; a table of the best ones; and
+    """A sentence on the best system by the benchmark's measure, on its corpus; a table of the best ones; and
     the folder of the best one's model with the first seed, None for BM25 and where results come from a record.
     """
     measure = layout.benchmark.measure
     first = layout.cells[0].main
     scores: dict[SystemKey, list[float]] = {}
     for result in collect(layout.cells, storage, layout.recorded).where(corpus=first[0], split=first[1]):
-        if measure in result.measures and not result.further:
+        if measure in result.measures:
             scores.setdefault(result.key, []).append(result.measures[measure])
     if not scores:
         return f"No cell was measured on {' '.join(first)}.", "", None
@@ -192,7 +185,7 @@ def best_of(layout: Layout, storage: Place) -> tuple[str, str, Place | None]:
     rows = [(_label(key), f"{mean(scores[key]):.4f}", str(len(scores[key]))) for key in ranked[:BEST]]
     table = markdown(["system", f"{' '.join(first)} {measure}", "seeds"], rows)
     best = ranked[0]
-    cell = next(cell for cell in layout.cells if cell.key == best and not cell.further)
+    cell = next(cell for cell in layout.cells if cell.key == best)
     seeds = f" ({len(scores[best])} seeds)" if len(scores[best]) > 1 else ""
     sentence = (
         f"By {measure} on {' '.join(first)}, the best of {len(scores)} systems is {_label(best)} with "

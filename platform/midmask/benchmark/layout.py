@@ -34,7 +34,6 @@ class BenchmarkCell:
     # (short name of the corpus, split) -> step; the splits of the cell's corpus come first, test last of them
     evaluations: Mapping[tuple[str, str], Step]
     pretrain_seed: int | None = None  # of the middle training; None where the benchmark trains each method once
-    further: str = ""  # short name of the corpus if it is a further collection of the benchmark; empty for the first
 
     @property
     def main(self) -> tuple[str, str]:
@@ -44,13 +43,12 @@ class BenchmarkCell:
 
     @property
     def name(self) -> str:
-        where = f", on {self.further}" if self.further else ""
         if self.key.system == BM25:
-            return f"{BM25}{where}"
+            return BM25
         conditions = (self.key.collection, self.key.representation, self.key.setting)
         middle = "" if self.pretrain_seed is None else f", middle training {self.pretrain_seed}"
         named = ", ".join(part for part in conditions if part != NONE)
-        return f"{self.key.system}, {named}{where}{middle}, seed {self.seed}"
+        return f"{self.key.system}, {named}{middle}, seed {self.seed}"
 
 
 def is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:
@@ -58,16 +56,9 @@ def is_fine_tuned(benchmark: Benchmark, key: SystemKey) -> bool:
     return key.system != BM25 and benchmark.settings[key.setting].stages != 0
 
 
-def cell_of(
-    benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey, *, first: str = ""
-) -> BenchmarkCell:
-    """The evaluations of a recipe under a key's conditions, on the benchmark's splits and its other collections.
-
-    Args:
-        first: the collection whose middle trainings and tokenizer serve the recipe; empty: the recipe's own.
-    """
-    is_further = first not in ("", recipe.corpus.name)
-    planned = _plan_further(recipe, first, survey) if is_further else plan(recipe, survey)
+def cell_of(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, survey: Survey) -> BenchmarkCell:
+    """The evaluations of a recipe under a key's conditions, on the benchmark's splits and its other collections."""
+    planned = plan(recipe, survey)
     evaluate = evaluator(benchmark, key, planned)
     evaluations: dict[tuple[str, str], Step] = {}
     for split in benchmark.splits:
@@ -77,17 +68,7 @@ def cell_of(
     for label, corpus in searched_only(benchmark).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
     pretrain_seed = recipe.pretrain.seed if benchmark.pretrain_seeds and recipe.objective else None
-    further = recipe.corpus.short_name if is_further else ""
-    return BenchmarkCell(key, seed, recipe, evaluations, pretrain_seed, further)
-
-
-def _plan_further(recipe: Recipe, first: str, survey: Survey) -> Plan:
-    """The steps of a recipe on a further collection. A middle training that reads other collections is that of the
-    recipe on the first collection; one that reads the corpus itself reads the further collection.
-    """
-    read = recipe.pretrain_on or ((recipe.corpus.name,) if recipe.objective else ())
-    corpus = recipe.corpus.model_copy(update={"name": first})
-    return plan(recipe.model_copy(update={"corpus": corpus, "pretrain_on": read}), survey, tuned_on=recipe.corpus)
+    return BenchmarkCell(key, seed, recipe, evaluations, pretrain_seed)
 
 
 def cell_on(
@@ -116,22 +97,21 @@ def evaluator(benchmark: Benchmark, key: SystemKey, planned: Plan) -> Callable[.
 
 
 def searched_only(benchmark: Benchmark) -> dict[str, CorpusConfig]:
-    """Label -> collection of the benchmark that is only searched. A set of BEIR's that has the name of a collection
-    that is fine-tuned on is `beir-NAME`: NQ by its answers is not BEIR's NQ.
+    """Label -> collection of the benchmark that is only searched. A set of BEIR's that has the name of the corpus is
+    `beir-NAME`: NQ by its answers is not BEIR's NQ.
 
     Raises:
         UserError: for a collection that is not BEIR's and has such a name.
     """
     if not (collections := zero_shot_collections(benchmark.zero_shot)):
         return {}
-    tuned = {CorpusConfig(name=name).short_name for name in benchmark.corpora}
-    for label, corpus in collections.items():
-        if label in tuned and corpus.format != "beir":
-            raise UserError(
-                f"--zero-shot {corpus.name}: {label!r} is the name of a --corpus too, and results could not tell them "
-                "apart; rename one of the folders"
-            )
-    return {f"beir-{label}" if label in tuned else label: corpus for label, corpus in collections.items()}
+    tuned = CorpusConfig(name=benchmark.corpus).short_name
+    if (same := collections.get(tuned)) and same.format != "beir":
+        raise UserError(
+            f"--zero-shot {same.name}: {tuned!r} is the name of the --corpus too, and results could not tell them "
+            "apart; rename one of the folders"
+        )
+    return {f"beir-{label}" if label == tuned else label: corpus for label, corpus in collections.items()}
 
 
 SECTIONS = ("objective", "backbone", "representation")
@@ -168,39 +148,21 @@ class Layout:
 
 
 def lay_out(benchmark: Benchmark) -> Layout:
-    """The cells of a benchmark in the order of its systems, those of further collections last, and what is left out.
+    """The cells of a benchmark in the order of its systems, and what is left out.
 
     Raises:
         UserError: for an unknown field, a collection that is not there, or if nothing is left.
     """
     cells: list[BenchmarkCell] = []
     left_out: list[LeftOut] = []
-    survey = Survey()
-    for part in (benchmark, *map(benchmark.on, benchmark.further)):
-        run, without = _lay_out_on(part, benchmark.corpus, survey)
-        cells += run
-        left_out += [combination for combination in without if combination not in left_out]
-    if not cells:
-        reasons = "; ".join(dict.fromkeys(combination.reason for combination in left_out))
-        raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
-    return Layout(benchmark, tuple(cells), tuple(left_out))
-
-
-def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[BenchmarkCell], list[LeftOut]]:
-    """The cells on one collection, and what is left out of them.
-
-    Args:
-        first: the collection whose middle trainings and tokenizer serve all.
-    """
-    cells: list[BenchmarkCell] = []
-    left_out: list[LeftOut] = []
     owners: dict[str, SystemKey] = {}
+    survey = Survey()
     for key in benchmark.keys():
         if reason := reason_not_run(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
             left_out.append(LeftOut(key, reason))
             continue
         seeded = [
-            cell_of(benchmark, key, recipe.seeded(seed, pretrain=pretrain), seed, survey, first=first)
+            cell_of(benchmark, key, recipe.seeded(seed, pretrain=pretrain), seed, survey)
             for pretrain, seed in _seeds(benchmark, key, recipe)
         ]
         identity = " ".join(step.fingerprint for step in seeded[0].evaluations.values())
@@ -209,7 +171,10 @@ def _lay_out_on(benchmark: Benchmark, first: str, survey: Survey) -> tuple[list[
             left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
         else:
             cells += seeded
-    return cells, left_out
+    if not cells:
+        reasons = "; ".join(dict.fromkeys(combination.reason for combination in left_out))
+        raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
+    return Layout(benchmark, tuple(cells), tuple(left_out))
 
 
 def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[int, int]]:

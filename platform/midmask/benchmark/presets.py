@@ -1,7 +1,7 @@
 """Benchmarks by name, from `presets.yaml`: a preset makes one of what the command line gives."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from typing import Any, Literal
@@ -123,27 +123,3 @@ def _difference(given: Given, paper: str) -> str:
 PRESETS: Registry[Callable[[Given], Benchmark]] = Registry(
     "preset", {name: partial(preset, name) for name in ROWS if " on " not in name}
 )
-
-MAY_DIFFER = {"corpus", "measures", "notes"}
-"""Fields that may differ between the collections of one run."""
-
-
-def on_several(name: str, given: Given, further: Sequence[str]) -> Benchmark:
-    """The benchmark of a preset on the given corpus and on further ones.
-
-    Raises:
-        UserError: for a preset that compares something else on a further corpus, or a corpus that is given twice.
-    """
-    first, corpora, beside = PRESETS[name](given), [given.corpus], []
-    for corpus in further:
-        if corpus in corpora:
-            raise UserError(f"--corpus {corpus} is given twice; give each collection once")
-        corpora.append(corpus)
-        there = PRESETS[name](replace(given, corpus=corpus))
-        if first.model_dump(exclude=MAY_DIFFER) != there.model_dump(exclude=MAY_DIFFER):
-            raise UserError(
-                f"--corpus {corpus}: --preset {name} compares something else there than on {given.corpus}; give each "
-                "of the two a command with one --corpus"
-            )
-        beside.append({"corpus": corpus, "measures": there.measures})
-    return Benchmark.model_validate({**first.model_dump(), "further": beside})

@@ -66,7 +66,7 @@ def _result(cell: BenchmarkCell, done: Artifact, corpus: str, split: str, costs:
     """`corpus` is the label of the benchmark; the file bears the collection's own name."""
     means = done.result["measures"] if split == done.result["split"] else done.result["slices"][split]["measures"]
     per_query = read_table(done.place / "per_query" / f"{done.result['corpus']}.{split}.parquet")
-    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, bool(cell.further), cell.pretrain_seed)
+    return Result(cell.key, cell.seed, corpus, split, means, per_query, costs, cell.pretrain_seed)
 
 
 ENDING = ".parquet"

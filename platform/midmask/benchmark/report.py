@@ -1,4 +1,4 @@
-"""The report of a benchmark: its tables and figures, what it cost, and the results as one Parquet file.
+"""The report of a benchmark: its tables, and the results as one Parquet file.
 
 What `midmask_papers` knows beside them, published values and claims, it adds itself, where it is installed.
 """
@@ -10,18 +10,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from midmask.benchmark.design import NONE, Benchmark
-from midmask.benchmark.figures import collections_figure, curve_figure, gains_figure
+from midmask.benchmark.figures import gains
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
-from midmask.benchmark.results import Results, SystemKey, tuned_on
-from midmask.core.words import MISSING
-from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown, comparisons_csv, markdown
+from midmask.benchmark.results import Results, SystemKey
+from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"
-"""The package whose `report.additions` adds to a report."""
+"""The package whose `report.additions` gives tables before a report's own, and sections after them."""
 
 
 @dataclass(frozen=True)
@@ -38,37 +37,28 @@ class NamedTable:
         return as_markdown(self.table, self.style, self.beside)
 
     def files(self) -> dict[str, str]:
-        """Ending -> text: the table as Markdown, LaTeX and CSV, and its tests."""
+        """Ending -> text: the table as Markdown, LaTeX and CSV."""
         return {
             "md": self.markdown(),
             "tex": as_latex(self.table, self.style, self.beside),
             "csv": as_csv(self.table, self.beside),
-            "tests.csv": comparisons_csv(self.table),
         }
 
 
-@dataclass(frozen=True)
-class Additions:
-    """What a report has besides: tables before its own, and sections after them."""
-
-    tables: Sequence[NamedTable] = ()
-    sections: Sequence[str] = ()
-
-
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:
-    """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}`, the tests of
-    each table as `tables/*.tests.csv`, `figures/*.png` and `results.parquet`; returns the text of the report.
+    """Writes a benchmark's report to the folder, from the storage: `report.md`, `tables/*.{md,csv,tex}` and
+    `results.parquet`; returns the text of the report.
 
     Args:
         failed: cell -> why it could not be run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     benchmark, results = layout.benchmark, collect(layout.cells, storage, layout.recorded)
-    additions = Additions()
+    printed, sections = [], []
     if find_spec(PAPERS) is not None:
-        additions = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
+        printed, sections = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
     remarks = describe_left_out(layout.cells, storage)
-    tables = [*additions.tables, *tables_of(results, benchmark)]
+    tables = [*printed, *tables_of(results, benchmark)]
     (folder / "tables").mkdir(exist_ok=True)
     for table in tables:
         for ending, text in table.files().items():
@@ -76,14 +66,9 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     results.write(Place(str(folder / "results.parquet")))
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
-    parts += additions.sections
-    if read := collections_figure(results, folder / "figures" / "collections.png", benchmark.measure):
-        parts.append(f"## What the middle training read\n\n![collections](figures/collections.png)\n\n{read}")
-    if gained := gains_figure(results, folder / "figures" / "gains.png", benchmark.baseline, benchmark.measure):
-        parts.append(f"## What middle training gains\n\n![gains](figures/gains.png)\n\n{gained}")
-    if curve := curve_figure(results, folder / "figures" / "tokens.png", benchmark.baseline, benchmark.measure):
-        parts.append(f"## How much middle training is enough\n\n![tokens](figures/tokens.png)\n\n{curve}")
-    parts.append(f"## What it cost\n\n{costs_table(results)}")
+    parts += sections
+    if gained := gains(results, benchmark.baseline, benchmark.measure):
+        parts.append(f"## What middle training gains\n\n{gained}")
     if failed:
         parts.append("## Not measured\n\n" + "\n".join(f"- {cell}: {reason}" for cell, reason in failed.items()))
     if layout.left_out:
@@ -115,46 +100,12 @@ def label(key: SystemKey, benchmark: Benchmark) -> str:
     return f"{key.system} ({key.collection})" if several else key.system
 
 
-COSTS = {
-    "pre-training tokens": ("pretrain_tokens", "{:,.0f}"),
-    "training s": ("train_seconds", "{:.0f}"),
-    "CPU h": ("cpu_hours", "{:.3f}"),
-    "GPU h": ("gpu_hours", "{:.3f}"),
-    "bytes/passage": ("bytes_per_passage", "{:.0f}"),
-    "search ms/query": ("search_ms_per_query", "{:.2f}"),
-}
-"""Column -> field of `Costs`, and how its mean over seeds is printed."""
-
-
-def costs_table(results: Results) -> str:
-    """A row per system, collection, representation and setting: what its evaluation on the first split took, as the
-    mean over seeds; of several corpora that systems are fine-tuned on, for each. Steps that systems share count for
-    each of them.
-    """
-    several = any(result.further for result in results)
-    rows = []
-    for key, corpus in dict.fromkeys((result.key, tuned_on(result, results)) for result in results):
-        cell = [one for one in results.where(**vars(key)) if tuned_on(one, results) == corpus and one.costs is not None]
-        first = [one.costs for one in cell if (one.corpus, one.split) == (cell[0].corpus, cell[0].split)]
-        if first:
-            means = [_mean([getattr(cost, name) for cost in first], style) for name, style in COSTS.values()]
-            rows.append([*[corpus] * several, *vars(key).values(), *means])
-    names = ["system", "collection", "representation", "setting", *COSTS]
-    return markdown([*["fine-tuned on"] * several, *names], rows)
-
-
-def _mean(values: Sequence[float | None], style: str) -> str:
-    numbers = [value for value in values if value is not None]
-    return style.format(sum(numbers) / len(numbers)) if numbers else MISSING
-
-
 def _conditions(results: Results, benchmark: Benchmark, remarks: Sequence[str]) -> str:
     seeds = ", ".join(map(str, benchmark.seeds))
-    corpora = " and, by itself, on ".join(benchmark.corpora)
     middle = ", ".join(map(str, benchmark.pretrain_seeds))
     trained = f"middle trainings {middle} of each method, fine-tuned {len(benchmark.seeds)} times each; ± is over them"
     repeated = trained if middle else f"fine-tuning seeds {seeds}, which share one middle training"
-    lines = [f"Fine-tuned on {corpora}; {repeated}; {len(results)} evaluations."]
+    lines = [f"Fine-tuned on {benchmark.corpus}; {repeated}; {len(results)} evaluations."]
     for name, read in benchmark.collections.items():
         lines.append(f"Middle training on {name}: {', '.join(read) or 'the corpus itself'}.")
     return "\n".join(f"- {line}" for line in (*lines, *benchmark.notes, *remarks))

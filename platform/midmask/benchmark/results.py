@@ -14,10 +14,8 @@ from midmask.experiment.costs import Costs
 from midmask.store.place import Place
 from midmask.store.tables import writing_table
 
-COSTS, ABOUT, FURTHER = b"midmask.costs", b"midmask.about", b"midmask.further"
-"""Keys in the schema metadata of a results file: costs by result, what else its writer states, and by result whether it
-is of a further collection; without the last, none is.
-"""
+COSTS, ABOUT = b"midmask.costs", b"midmask.about"
+"""Keys in the schema metadata of a results file: costs by result, and what else its writer states."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,6 @@ class Result:
     measures: Mapping[str, float]  # ir-measures name -> mean
     per_query: pa.Table  # query_id, measure, value
     costs: Costs | None = None
-    # Whether the system was fine-tuned on `corpus` as a further collection of the benchmark. If not, it was fine-tuned
-    # on the benchmark's first collection, and any other corpus was only searched (zero-shot).
-    further: bool = False
     pretrain_seed: int | None = None  # of the middle training; None where the benchmark trains each method once
 
 
@@ -105,22 +100,15 @@ class Results(tuple[Result, ...]):
         schema, and `about`, plain data.
         """
         costs = [None if result.costs is None else asdict(result.costs) for result in self]
-        further = [result.further for result in self]
-        stated = {COSTS: costs, ABOUT: about or {}, **({FURTHER: further} if any(further) else {})}
-        schema = SCHEMA.with_metadata({name: json.dumps(value) for name, value in stated.items()})
+        schema = SCHEMA.with_metadata({COSTS: json.dumps(costs), ABOUT: json.dumps(about or {})})
         with writing_table(place, schema) as writer:
             for result in self:
                 writer.write_table(_with_names(result).cast(schema))
 
 
 def home(results: Results) -> str:
-    """The first corpus that systems are fine-tuned on: benchmarks list its results first."""
+    """The corpus that systems are fine-tuned on: benchmarks list its results first."""
     return results[0].corpus
-
-
-def tuned_on(result: Result, results: Results) -> str:
-    """The corpus that the system of one of these results was fine-tuned on."""
-    return result.corpus if result.further else home(results)
 
 
 def order_splits(splits: Sequence[str], preferred: str = "") -> list[str]:
@@ -205,18 +193,14 @@ def read_results(place: Place) -> tuple[Results, dict[str, Any]]:
         file = pq.ParquetFile(stream)
         metadata = file.schema_arrow.metadata or {}
         costs: list[dict[str, Any] | None] = json.loads(metadata[COSTS])
-        further: list[bool] = json.loads(metadata.get(FURTHER, b"null")) or [False] * len(costs)
-        results = [
-            _result(file.read_row_group(number), *stated)
-            for number, stated in enumerate(zip(costs, further, strict=True))
-        ]
+        results = [_result(file.read_row_group(number), cost) for number, cost in enumerate(costs)]
         return Results(results), json.loads(metadata.get(ABOUT, b"{}"))
 
 
-def _result(table: pa.Table, costs: dict[str, Any] | None, further: bool) -> Result:
+def _result(table: pa.Table, costs: dict[str, Any] | None) -> Result:
     known: list[Any] = [table[name][0].as_py() if name in table.column_names else None for name in NAMES]
     *key, pretrain_seed, seed, corpus, split = known
     per_query = table.select(["query_id", "measure", "value"]).replace_schema_metadata()
     cost = None if costs is None else Costs(**costs)
     measures = aggregate(per_query)
-    return Result(SystemKey(*key), seed, corpus, split, measures, per_query, cost, further, pretrain_seed)
+    return Result(SystemKey(*key), seed, corpus, split, measures, per_query, cost, pretrain_seed)

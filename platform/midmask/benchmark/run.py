@@ -21,7 +21,6 @@ from midmask.benchmark.report import report_of
 from midmask.core.config import flatten
 from midmask.experiment.events import Observer, unobserved
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import StepKind
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
@@ -45,7 +44,10 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
             if job.records:
                 _record_writer(job, job.records).write_measured()
             return report_of(job.layout, job.storage, job.out, {}), {}
-        failures = _run(job, tracked)
+        cells = job.unrecorded()
+        steps = replace(job.layout, cells=tuple(cells)).steps().values()
+        record = _record_writer(job, job.records) if job.records else unobserved
+        failures = measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
         text = report_of(job.layout, job.storage, job.out, failures)
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):
@@ -55,14 +57,6 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
         run.log({"benchmark/cells": len(job.layout.cells), "benchmark/failed": len(failures)}, step=0)
         run.finish("failed" if failures else "finished")
         return text, failures
-
-
-def _run(job: Job, tracked: TrackedJob) -> dict[str, str]:
-    """Runs the steps that are left; returns why cells could not be measured."""
-    cells = job.unrecorded()
-    steps = replace(job.layout, cells=tuple(cells)).steps().values()
-    record = _record_writer(job, job.records) if job.records else unobserved
-    return measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
 
 
 def measure_cells(
@@ -83,16 +77,12 @@ def measure_cells(
         [_tracked_system(cell) for cell in cells],
         targets,
         phase=phase,
-        has_run=_has_run,
+        has_run=lambda kind: kind.trains or kind.whole_collection,
         finished=finished,
         watch=watch,
         keep_going=True,
         until=until,
     )
-
-
-def _has_run(kind: StepKind) -> bool:
-    return kind.trains or kind.whole_collection
 
 
 def _record_writer(job: Job, folder: Place) -> RecordWriter:

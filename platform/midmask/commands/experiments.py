@@ -43,13 +43,12 @@ def demo(options: Options, flags: Namespace) -> None:
 
 
 def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
-    parser.set_defaults(several_corpora=True)
     parser.add_argument("--preset", default="demo", metavar="NAME", help="demo (default), collections, or a paper's")
     parser.add_argument(
         "--systems",
         metavar="NAMES",
-        help="recipes, divided by commas, or all; also released:RECIPE=FOLDER, a published model folder that is a "
-        "paper's system and stands in its tables; default: the preset's",
+        help="recipes, divided by commas, or all; a published model folder is "
+        "'none[backbone.name=FOLDER,tokens.tokenizer=FOLDER]'; default: the preset's",
     )
     parser.add_argument("--seeds", metavar="NUMBERS", help="fine-tuning seeds, divided by commas")
     parser.add_argument(
@@ -77,9 +76,7 @@ def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
 def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     """Compares middle trainings under the same conditions: systems × collections × representations × settings × seeds.
 
-    A preset says what is compared: `demo`, or the tables of a paper. With several --corpus, all systems are fine-tuned
-    and evaluated on each of them, and share the middle trainings that read --pretrain-on. Interrupted, it goes on when
-    submitted again.
+    A preset says what is compared: `demo`, or the tables of a paper. Interrupted, it goes on when submitted again.
 
     Examples:
       midmask benchmark --corpus beir:FOLDER --systems none,mlm,retromae,dupmae --dry-run

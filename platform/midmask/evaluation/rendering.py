@@ -12,7 +12,6 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
 from midmask.evaluation.statistics.intervals import ALPHA
 from midmask.evaluation.statistics.ranks import label
-from midmask.evaluation.statistics.significance import Comparison
 from midmask.evaluation.tables import ResultTable, TableCell
 
 _FORMULA = re.compile(r"\s*[=+\-@]|\t")
@@ -165,17 +164,6 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
         values = [""] * len(names) if cell is None else [_plain(getattr(cell, name)) for name in names]
         rows.append([*place, *values, *([beside.published.get(place, "")] if beside.published else [])])
     return plain_csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
-
-
-def comparisons_csv(table: ResultTable) -> str:
-    """One line per test of the table, with interval, effect size, detectable effect, p and corrected p."""
-    names = [one.name for one in fields(Comparison)]
-    rows = (
-        [column, *(getattr(row, name) for name in names)]
-        for column, tests in table.comparisons.items()
-        for row in tests
-    )
-    return plain_csv(["column", *names], rows)
 
 
 def caption(table: ResultTable, style: Style = Style()) -> str:

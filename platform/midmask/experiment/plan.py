@@ -155,7 +155,8 @@ class Plan:
         Raises:
             UserError: if the collection is not there.
         """
-        return _tokens_of(corpus, self.tokens, self.survey)
+        collection = Step("prepare", corpus, content=self.survey.find(corpus_identity, corpus))
+        return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
 
     def mining(self, config: MineConfig, *, model: Step | None) -> Step:
         """Hard negatives from the ranking of an encoder, or of BM25 if there is none."""
@@ -173,7 +174,6 @@ def plan(
     *,
     share: float = 1.0,
     resume: Step | None = None,
-    tuned_on: CorpusConfig | None = None,
 ) -> Plan:
     """The steps of a recipe.
 
@@ -181,8 +181,6 @@ def plan(
         survey: the same for all recipes of a job, so that each place is read once; none: one for this recipe.
         share: with less than 1, middle training stops after that share of its steps, as a rung of a sweep.
         resume: the pre-training of a smaller share, to go on from.
-        tuned_on: the collection of fine-tuning and evaluation in place of the recipe's corpus. The middle training is
-            the recipe's, and its tokenizer reads this collection too.
     """
     survey = survey or Survey()
     precision: Precision = survey.find(find_precision, recipe.backbone)["precision"]
@@ -202,13 +200,12 @@ def plan(
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
     pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
-    tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
-    stages = Stages(recipe, tuned, start, held.backbone, held.tokenizer, held.stages).steps()
-    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tuned})
+    stages = Stages(recipe, tokens, start, held.backbone, held.tokenizer, held.stages).steps()
+    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tokens})
     return Plan(
         survey,
-        tuned.inputs["corpus"],
-        tuned,
+        corpus,
+        tokens,
         read,
         derived["spans"],
         derived["pseudo_queries"],
@@ -218,12 +215,6 @@ def plan(
         stages,
         precision,
     )
-
-
-def _tokens_of(corpus: CorpusConfig, like: Step, survey: Survey) -> Step:
-    """A collection as a model reads it that was trained on the tokens `like`."""
-    collection = Step("prepare", corpus, content=survey.find(corpus_identity, corpus))
-    return tokens_like(like, like.config, collection)  # type: ignore[arg-type]
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:

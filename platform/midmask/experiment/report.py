@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-import numpy as np
 import pyarrow as pa
 
 from midmask.core.words import MISSING, number_cell
@@ -23,15 +23,9 @@ class System:
 
     label: str
     evaluations: dict[str, list[Artifact]]
-    pretrain_seconds: float | None = None
-    finetune_seconds: float | None = None
 
-    def mean(self, split: str, measure: str) -> float:
-        return float(np.mean([artifact.result["measures"][measure] for artifact in self.evaluations[split]]))
-
-    def spread(self, split: str, measure: str) -> float:
-        """Standard deviation over seeds; 0 for a single one."""
-        return deviation([artifact.result["measures"][measure] for artifact in self.evaluations[split]])
+    def values(self, split: str, measure: str) -> tuple[float, ...]:
+        return tuple(artifact.result["measures"][measure] for artifact in self.evaluations[split])
 
 
 def per_query(artifact: Artifact) -> pa.Table:
@@ -130,32 +124,23 @@ def _measures_table(
     return markdown([title, "queries", *measures], cells)
 
 
-def comparison_table(
-    systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = (), *, brief: bool = False
-) -> str:
-    """One row per system: dev and test as mean ± spread over seeds; the difference to the baseline on test with its p;
-    unless `brief`, the queries of dev and test, the seeds, and the seconds of training.
+def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = ()) -> str:
+    """One row per system: dev and test as mean ± standard deviation over seeds, test by other measures, and the
+    difference to the baseline on test with its p.
     """
     compared = against(systems, baseline, "test", measure)
     headers = ["system", f"dev {measure}", f"test {measure}", *(f"test {name}" for name in others)]
     headers += [f"difference to {baseline}", "p (Holm)"]
-    headers += [] if brief else ["queries", "seeds", "pre-training s", "fine-tuning s"]
     rows = []
     for system in systems:
         row = compared.get(system.label)
         cells = [system.label, _spread(system, "dev", measure), _spread(system, "test", measure)]
-        cells += [number_cell(system.mean("test", name), ".4f") for name in others]
+        cells += [f"{fmean(system.values('test', name)):.4f}" for name in others]
         cells += [f"{row.difference:+.4f}" if row else MISSING, f"{row.p_corrected:.2g}" if row else MISSING]
-        rows.append(cells if brief else [*cells, *_basis(system)])
+        rows.append(cells)
     return markdown(headers, rows)
 
 
-def _basis(system: System) -> list[str]:
-    queries = " + ".join(str(system.evaluations[split][0].result["queries"]) for split in ("dev", "test"))
-    seconds = [number_cell(value, ".0f") for value in (system.pretrain_seconds, system.finetune_seconds)]
-    return [queries, str(len(system.evaluations["test"])), *seconds]
-
-
 def _spread(system: System, split: str, measure: str) -> str:
-    many = len(system.evaluations[split]) > 1
-    return number_cell(system.mean(split, measure), ".4f") + (f" ± {system.spread(split, measure):.4f}" if many else "")
+    values = system.values(split, measure)
+    return f"{fmean(values):.4f}" + (f" ± {deviation(values):.4f}" if len(values) > 1 else "")

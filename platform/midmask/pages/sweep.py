@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
@@ -16,7 +15,7 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, measure_names, resolve_cached, rows, sweeps
 from midmask.leaderboard.store_view import cache_folder
 from midmask.pages.context import PageContext
-from midmask.pages.look import badge, choice, draw, link, show_table, side_by_side, tinted
+from midmask.pages.look import badge, choice, draw, link, show_table, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -66,8 +65,10 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     for sentence in sweep.sentences[:1]:
         st.markdown(markdown_text(sentence))
     if choices(sweep):
-        over_parameters(sweep)
-    how(sweep)
+        over_a_parameter(sweep)
+    if sweep.cost:
+        st.subheader("Pareto front")
+        draw(figures.pareto(sweep, sweep.cost), "front", 340)
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
@@ -80,39 +81,18 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     show_tried(sweep, trial_runs(context, parent), context.link)
 
 
-def how(sweep: SweepResult) -> None:
-    """History, rungs, Pareto front and importance."""
-    columns: list[DeltaGenerator] = []
-    for number, (title, figure) in enumerate(figures.figures_of(sweep).items()):
-        if number % 2 == 0:
-            columns = side_by_side(f"{number}")
-        with columns[number % 2]:
-            st.subheader(markdown_text(title))
-            draw(figure, f"chart_{number}", 340)
-    if not sweep.importance:
-        st.caption("Too few trials, or all alike, to tell which parameter mattered.")
-
-
 def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
     """The sweep's trials in whatever state; a cached one as the run that it links."""
     nested = (run for run in resolve_cached(context.runs) if run.parent_id == parent.run_id)
     return [run for run in nested if run.tags.get(STEP) == "trial"]
 
 
-def over_parameters(sweep: SweepResult) -> None:
-    """The first objective over one parameter or two, as chosen."""
+def over_a_parameter(sweep: SweepResult) -> None:
+    """The measure over a parameter, as chosen."""
     by_label = {one.label: one for one in figures.numeric_first(sweep)}
     with st.sidebar:
         across = by_label[choice("Across", "across", list(by_label))]
-        up = choice("Up", "up", [sweep.objectives[0].measure, *(name for name in by_label if name != across.label)])
-    if up not in by_label:
-        draw(figures.lines(sweep, across), "lines", 440)
-        return
-    figure = figures.surface(sweep, across, by_label[up])
-    draw(figure, "surface", max(280, 60 * len(figure.data[0].y) + 120))
-    st.caption(
-        "Each cell is a mean over what else differs. Cells that differ by less than the noise floor are not told apart."
-    )
+    draw(figures.lines(sweep, across), "lines", 440)
 
 
 def of_trials(context: PageContext, parent: TrackedRow) -> None:
@@ -165,7 +145,7 @@ def show_comparison(sweep: SweepResult, logged: str) -> None:
 def _system(sweep: SweepResult, one: ComparedSystem) -> Line:
     line: Line = {"System": markdown_text(one.label)}
     for split, what in SPLITS.items():
-        line[f"{split} {sweep.objectives[0].measure}, {what}"] = f"{one.means[split]:.4f}"
+        line[f"{split} {sweep.measure}, {what}"] = f"{one.means[split]:.4f}"
         own = one.to_floor.get(split)
         line[f"{split}, to {sweep.floor}: 95% interval, p"] = MISSING if own is None else _tested(own)
         line[f"Verdict on {split}"] = MISSING if own is None else tinted(own.outcome)
@@ -184,15 +164,14 @@ def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLin
     the sweep's file knows nothing, because they failed, were killed, or still run.
     """
     by_fingerprint = {run.tags.get("midmask.fingerprint"): run for run in sorted(runs, key=_has_finished)}
-    sign = -1 if sweep.objectives[0].mode == "max" else 1
-    complete = sorted(sweep.complete, key=lambda point: sign * sweep.first(point))
+    complete = sorted(sweep.complete, key=lambda point: -point.values[sweep.measure])
     points = [*complete, *(point for point in sweep.points if not point.complete)]
     lines = [_point(sweep, point, by_fingerprint.get(point.run), link_of) for point in points]
     known = {point.run for point in sweep.points}
     others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
     lines += [_of_run(run, link_of) for run in others]
     st.subheader("Everything that was tried")
-    show_table(lines[:SHOWN], "points", forms={"Seeds": "{:.0f}"} | {one.measure: _number for one in sweep.objectives})
+    show_table(lines[:SHOWN], "points", forms={one.measure: _number for one in sweep.objectives})
     states = Counter("complete" if point.complete else "pruned" for point in points)
     states.update(_state(run) for run in others)
     st.caption(_counted(states, len(lines)))
@@ -201,13 +180,13 @@ def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLin
 def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Line:
     """A trial with a result, or one that was pruned, with its last value at a rung."""
     name = f"**{markdown_text(point.label)}**" if point.label == sweep.best else markdown_text(point.label)
-    against = {None: "the best", True: "worse", False: "not told apart"}[point.distinguishable]
+    row = point.to_best
+    against = "the best" if row is None else "worse" if row.distinguishable else "not told apart"
     at_a_rung = f"pruned at {point.probes[-1]:.4f}" if point.probes else "pruned"
     return {
         "Point": name + (f" :gray-badge[{markdown_text(point.mark)}]" if point.mark else ""),
         "State": badge("complete" if point.complete else "pruned"),
         **{one.measure: point.values.get(one.measure) for one in sweep.objectives},
-        "Seeds": len(point.seeds) if point.complete else None,
         "Against the best on dev": against if point.complete else at_a_rung,
         "MLflow": link(link_of(run), run.run_id[:8]) if run else MISSING,
     }

@@ -1,206 +1,196 @@
-"""The report of a finished sweep, as text and as `sweep.json`: the winner, its gain, and which gains exceed the noise.
+"""The end of a sweep: its trials read back from the store, the best held against its baselines, all of it as data."""
 
-A part of `sweep.json` keeps those fields of a comparison, `vars(row)`, that it has.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from midmask.core.config import fingerprint
+from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import SeedSpread, seed_spread
-from midmask.evaluation.statistics.significance import Comparison, noise_floor
-from midmask.experiment import report
-from midmask.experiment.notes import left_out_notes
-from midmask.experiment.report import System
+from midmask.evaluation.statistics.ranks import on_front
+from midmask.evaluation.statistics.significance import Comparison, ComparisonOutcome, compare, noise_floor
+from midmask.experiment.changes import apply_changes
+from midmask.experiment.graph import Step
+from midmask.experiment.report import System, against, per_query
+from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact, load
-from midmask.sweep import results as verdict
-from midmask.sweep.plan import SPLITS, Entrant
-from midmask.sweep.results import Trial, Trials, outcome
-from midmask.sweep.space import briefly, labels, mark_of
+from midmask.store.place import Place
+from midmask.sweep.plan import SPLITS, Entrant, Measured, Sweep, final_evaluation
+from midmask.sweep.report import sentences
+from midmask.sweep.space import describe_point, labels, mark_of
+from midmask.sweep.study import Outcome
 from midmask.sweep.sweep_file import (
     ComparedSystem,
     DifferenceToBest,
     DifferenceToFloor,
     NoiseFloor,
-    SweepImportance,
     SweepMeasure,
     SweepParameter,
     SweepPoint,
     SweepResult,
 )
 
+FEW_QUERIES = 50
+"""Queries below which no conclusion is drawn."""
+
 
 @dataclass(frozen=True)
-class Conclusion:
-    """A finished sweep: its trials and the evaluations of the final comparison."""
+class Trial:
+    """A point that was tried; without an evaluation if it was pruned."""
 
-    trials: Trials
-    entrants: list[Entrant]  # systems x seeds of the final comparison, the winner first
-    bm25: dict[str, Artifact]  # split -> evaluation of BM25
-    importance: SweepImportance | None  # None if there were too few trials
+    outcome: Outcome
+    label: str
+    evaluation: Artifact | None = None
+    measured: Measured | None = None
 
-    @property
-    def measure(self) -> str:
-        """The first objective."""
-        return self.trials.space.optimised[0].measure
 
-    @cached_property
-    def seeds(self) -> SeedSpread:
-        """The spread over seeds: of the trials if they were repeated, else of the systems of the final comparison."""
-        repeated = seed_spread(self.trials.seed_means())
-        if repeated.degrees:
-            return repeated
-        on_dev = [system.evaluations["dev"] for system in self.systems]
-        return seed_spread([[one.result["measures"][self.measure] for one in artifacts] for artifacts in on_dev])
+@dataclass(frozen=True)
+class Trials:
+    """All trials of a sweep, each point once, in the order of asking."""
+
+    sweep: Sweep
+    found: Sequence[Outcome]
 
     @cached_property
-    def standings(self) -> dict[str, Comparison]:
-        return self.trials.standings(self.seeds)
+    def all(self) -> list[Trial]:
+        points: dict[str, Outcome] = {}
+        for outcome in self.found:
+            label = describe_point(self.sweep.space, outcome.parameters)
+            if label not in points or outcome.complete:  # a sampler may ask for a point twice
+                points[label] = outcome
+        return [self._trial(label, outcome) for label, outcome in points.items()]
 
     @cached_property
-    def systems(self) -> list[report.System]:
-        """The compared systems, in the order of their first mention."""
-        groups: dict[str, list[Entrant]] = {}
-        for entrant in self.entrants:
-            groups.setdefault(entrant.label, []).append(entrant)
-        return [self._system(label, rows) for label, rows in groups.items()]
+    def complete(self) -> list[Trial]:
+        return [trial for trial in self.all if trial.outcome.complete]
 
     @cached_property
-    def compared(self) -> list[report.System]:
-        """The rows of the comparison: the systems, and BM25."""
-        return [*self.systems, report.System("bm25", {split: [artifact] for split, artifact in self.bm25.items()})]
+    def best(self) -> Trial:
+        """The best by the measure of those that ran to the end.
 
-    def text(self) -> str:
-        """The verdict in a sentence, the trials, the comparison, and what else follows from them, a sentence each."""
-        space, corpus = self.trials.space, self.trials.recipe.corpus.short_name
-        counts = {split: self.bm25[split].result["queries"] for split in SPLITS}
-        others = [name for name in self.bm25["test"].result["measures"] if name != self.measure]
-        made = [split for split, done in self.bm25.items() if done.result["split_made_here"]]
-        note = f"; made here: {' and '.join(made)}, {self.bm25[made[0]].result['split_rule']}" if made else ""
-        compared = "the winner" if not space.has_several_objectives else "the systems below"
-        by_split = [{system.label: system.evaluations[split][0] for system in self.compared} for split in SPLITS]
-        first, *others_told = self.sentences
-        parts = [
-            first,
-            f"Trials on {corpus} dev ({len(self.trials.all)}, over {counts['dev']:,} queries):",
-            verdict.trials_table(self.trials, self.standings),
-            f"Comparison on {corpus} (chosen on {counts['dev']:,} dev queries; test reported once, for {compared} "
-            f"alone, on {counts['test']:,} queries{note}):",
-            report.comparison_table(self.compared, self.floor.label, self.measure, others),
-            *dict.fromkeys(line for evaluations in by_split for line in left_out_notes(evaluations)),
-            *others_told,
-        ]
-        return "\n\n".join(parts)
+        Raises:
+            UserError: if none did.
+        """
+        if not self.complete:
+            name = self.sweep.space.name
+            raise UserError(f"sweep {name}: no trial ran to the end; the log above says why each one failed")
+        return max(self.complete, key=lambda trial: trial.outcome.last)
 
-    def summary(self) -> str:
-        """The verdict on test in a sentence, and the comparison without its basis."""
-        told = verdict.sentence(
-            self.systems[0].label, self.floor.label, self.measure, self.against_floor, figures_of=["test"]
-        )
-        return f"{told}\n\n{report.comparison_table(self.compared, self.floor.label, self.measure, brief=True)}"
+    def front(self) -> set[str]:
+        """Labels of the complete trials that no other beats in all objectives."""
+        modes = ["max", "min"][: len(self.sweep.space.objectives)]
+        on_it = on_front([trial.outcome.values for trial in self.complete], modes)
+        return {trial.label for trial, keep in zip(self.complete, on_it, strict=True) if keep}
 
-    @cached_property
-    def sentences(self) -> list[str]:
-        """The conclusions of the sweep as sentences, the most important first."""
-        space = self.trials.space
-        lines = [
-            verdict.sentence(self.systems[0].label, self.floor.label, self.measure, self.against_floor),
-            verdict.runner_up_sentence(self.trials, self.standings),
-            verdict.floor_sentence(self.standings, self.seeds, len(space.trial_seeds) or 1),
-        ]
-        if space.has_several_objectives:
-            lines.insert(1, verdict.front_sentence(self.trials, self.systems))
-        lines.append(verdict.importance_sentence(self.importance, labels(space), len(self.trials.complete)))
-        return [sentence for sentence in lines if sentence]
+    def standings(self, seeds: SeedSpread) -> dict[str, Comparison]:
+        """Compares every other complete trial with the best one: label -> comparison by the measure on the dev queries,
+        Holm-corrected, with the variance of means over seeds.
+        """
+        tables = {trial.label: [per_query(trial.evaluation)] for trial in self.complete if trial.evaluation}
+        comparisons = compare(tables, baseline=self.best.label, measure=self.sweep.space.measure, seeds=seeds)
+        return {row.system: row for row in comparisons}
 
-    @property
-    def floor(self) -> report.System:
-        """The system without middle training, or the last of the baselines; BM25 if there is no baseline."""
-        last = [*self.compared[-1:], *self.systems[1:]][-1]
-        return next((system for system in self.systems if system.label == "none"), last)
-
-    @cached_property
-    def against_floor(self) -> dict[str, dict[str, Comparison]]:
-        """Split -> system -> its comparison with the floor on that split, by the first objective."""
-        return {split: report.against(self.compared, self.floor.label, split, self.measure) for split in SPLITS}
-
-    def _system(self, label: str, rows: list[Entrant]) -> report.System:
-        """A row of the comparison, with the seconds that its trainings took when they were computed."""
-        steps, storage = rows[0].plan, self.trials.storage
-        pretrain = self.trials.seconds(steps.pretrained) if steps.pretrained else None
-        finetune = sum(map(self.trials.seconds, steps.stages))
-        evaluations = {split: [load(entrant.evaluations[split].place(storage)) for entrant in rows] for split in SPLITS}
-        return report.System(label, evaluations, pretrain, finetune)
+    def _trial(self, label: str, outcome: Outcome) -> Trial:
+        if not outcome.complete:
+            return Trial(outcome, label)
+        storage = Place(self.sweep.options.storage)
+        step = final_evaluation(apply_changes(self.sweep.recipe, outcome.parameters), self.sweep.survey)
+        evaluation = load(step.place(storage))
+        return Trial(outcome, label, evaluation, Measured.by(step, evaluation, storage))
 
 
-def build_result(end: Conclusion, *, study: str, sweep: str) -> SweepResult:
+def systems_of(entrants: Sequence[Entrant], bm25: Mapping[str, Step], storage: Place) -> list[System]:
+    """The compared systems in the order of their first mention, BM25 last."""
+    evaluations: dict[str, list[Mapping[str, Step]]] = {}
+    for entrant in entrants:
+        evaluations.setdefault(entrant.label, []).append(entrant.evaluations)
+    return [
+        System(label, {split: [load(own[split].place(storage)) for own in seeds] for split in SPLITS})
+        for label, seeds in (*evaluations.items(), (BM25, [bm25]))
+    ]
+
+
+def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
     """The sweep as data.
 
     Args:
-        study: name of its Optuna study.
-        sweep: the sweep's fingerprint.
+        compared: the best trial first, BM25 last.
     """
-    trials, space = end.trials, end.trials.space
-    names = labels(space)
-    return SweepResult(
+    sweep, space, measure = trials.sweep, trials.sweep.space, trials.sweep.space.measure
+    seeds = seed_spread([system.values("dev", measure) for system in compared[:-1]])
+    standings, front = trials.standings(seeds), trials.front()
+    result = SweepResult(
         name=space.name,
-        study=study,
-        fingerprint=sweep,
-        recipe=trials.recipe.name,
-        corpus=trials.recipe.corpus.short_name,
-        split="dev",
+        study=sweep.study,
+        fingerprint=sweep.fingerprint,
+        recipe=sweep.recipe.name,
+        corpus=sweep.recipe.corpus.short_name,
         search=space.search,
-        objectives=tuple(SweepMeasure(measure=one.measure, mode=one.mode) for one in space.optimised),
-        parameters=tuple(
-            SweepParameter(**{**one.model_dump(), "label": names[path]}, path=path, constant=one.is_constant)
-            for path, one in space.parameters.items()
+        objectives=tuple(
+            SweepMeasure(measure=name, mode=mode)  # type: ignore[arg-type]
+            for name, mode in zip(space.objectives, ("max", "min"), strict=False)
         ),
-        points=tuple(_point(end, trial, sweep) for trial in trials.all),
+        parameters=tuple(
+            SweepParameter(path=path, label=name, log=one.log, constant=one.is_constant)
+            for (path, one), name in zip(space.parameters.items(), labels(space).values(), strict=True)
+        ),
+        points=tuple(_point(sweep, one, one.label in front, standings.get(one.label)) for one in trials.all),
         best=trials.best.label,
-        noise_floor=_noise_floor(end),
-        importance=end.importance,
-        systems=tuple(_system(system, end) for system in end.systems),
-        floor=end.floor.label,
-        sentences=tuple(end.sentences),
+        noise_floor=_noise(noise_floor(standings.values()), seeds),
+        sentences=(),
+        **final_comparison(compared, measure),
     )
+    return result.model_copy(update={"sentences": tuple(sentences(result))})
 
 
-def _point(end: Conclusion, trial: Trial, sweep: str) -> SweepPoint:
-    space, row, tried = end.trials.space, end.standings.get(trial.label), trial.outcome
-    names = [objective.measure for objective in space.optimised]
+def final_comparison(compared: Sequence[System], measure: str) -> dict[str, Any]:
+    """The fields `systems` and `floor`: the compared systems but BM25, each held against the floor, which is the system
+    without middle training, or the last of the baselines; BM25 if there is no baseline.
+    """
+    *systems, bm25 = compared
+    last = [bm25, *systems[1:]][-1]
+    floor = next((system.label for system in systems if system.label == "none"), last.label)
+    rows = {split: against(compared, floor, split, measure) for split in SPLITS}
+    told = [
+        ComparedSystem(
+            label=system.label,
+            dev=system.values("dev", measure),
+            test=system.values("test", measure),
+            to_floor={split: _to_floor(own[system.label]) for split, own in rows.items() if system.label != floor},
+        )
+        for system in systems
+    ]
+    return {"systems": tuple(told), "floor": floor}
+
+
+def _noise(value: float | None, seeds: SeedSpread) -> NoiseFloor | None:
+    if value is None:
+        return None
+    return NoiseFloor(value=value, seed_spread=seeds.spread, seed_degrees=seeds.degrees)
+
+
+def _point(sweep: Sweep, trial: Trial, on_front: bool, row: Comparison | None) -> SweepPoint:
+    space, tried = sweep.space, trial.outcome
     return SweepPoint(
         label=trial.label,
-        brief=briefly(space, tried.parameters),
         mark=mark_of(space, tried.parameters),
         parameters=tried.parameters,
-        run=fingerprint({"sweep": sweep, "trial": fingerprint(tried.parameters)}),
-        complete=trial.outcome.complete,
+        run=fingerprint({"sweep": sweep.fingerprint, "trial": fingerprint(tried.parameters)}),
+        complete=tried.complete,
         probes=tuple(tried.measures[number] for number in sorted(tried.measures) if number < len(space.shares)),
-        values=dict(zip(names, tried.values, strict=False)),
+        values=dict(zip(space.objectives, tried.values, strict=False)),
         measures=trial.measured.measures if trial.measured else {},
         costs=trial.measured.costs if trial.measured else {},
-        seeds=tuple(artifact.result["measures"][names[0]] for artifact in trial.evaluations),
-        front=trial.label in end.trials.front,
+        front=on_front,
         to_best=DifferenceToBest(**vars(row), distinguishable=row.significant) if row else None,
     )
 
 
-def _noise_floor(end: Conclusion) -> NoiseFloor | None:
-    value = noise_floor(end.standings.values())
-    if value is None:
-        return None
-    seeds, repeats = end.seeds, len(end.trials.space.trial_seeds) or 1
-    return NoiseFloor(value=value, seed_spread=seeds.spread, seed_degrees=seeds.degrees, repeats=repeats)
+def _to_floor(row: Comparison) -> DifferenceToFloor:
+    return DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
 
 
-def _system(system: System, end: Conclusion) -> ComparedSystem:
-    values = {
-        split: tuple(artifact.result["measures"][end.measure] for artifact in artifacts)
-        for split, artifacts in system.evaluations.items()
-    }
-    to_floor = {
-        split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
-        for split, rows in end.against_floor.items()
-        if (row := rows.get(system.label))
-    }
-    return ComparedSystem(label=system.label, dev=values["dev"], test=values["test"], to_floor=to_floor)
+def outcome(row: Comparison) -> ComparisonOutcome:
+    """The outcome of a comparison with the floor."""
+    return "undecided" if row.queries < FEW_QUERIES else row.outcome

@@ -1,27 +1,18 @@
-"""Figures of a finished sweep, for the Sweep page and for its tracked run; and the chart of quality over cost.
+"""Charts of a finished sweep, for the page Sweep; and the chart of quality over cost.
 
-Plotly draws them from one table with a row for each point. The band in a figure is the sweep's noise: what lies in it
-may be as good as the best.
+The band in a chart is the sweep's noise: what lies in it may be as good as the best.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 
-from midmask.sweep.sweep_file import (
-    SweepImportance,
-    SweepParameter,
-    SweepResult,
-    band,
-    choices,
-    value_text,
-)
+from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, choices, value_text
 
 PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
 """Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
@@ -30,12 +21,10 @@ WIN, LOSS, TIE = PALETTE[0], PALETTE[1], "#94a3b8"
 BAND = "rgba(13,148,136,.2)"
 
 MOST_LINES = 8
-"""Lines of a figure; of more choices of the other parameters, points alone are drawn."""
+"""Lines of a chart; of more choices of the other parameters, points alone are drawn."""
 
 NEAR = 0.15
 """Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
-
-FILE = "figures.html"
 
 
 def colour(number: int) -> str:
@@ -88,27 +77,26 @@ def _sides(places: Sequence[float]) -> list[str]:
     return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
 
 
-def pareto(sweep: SweepResult) -> go.Figure:
-    """The first objective over the second, with the names of marked points."""
-    across = sweep.objectives[1].measure
+def pareto(sweep: SweepResult, across: str) -> go.Figure:
+    """The measure over the cost, with the names of marked points."""
     title, points = across.replace("_", " "), []
     for point in sorted(sweep.complete, key=lambda point: point.values[across]):
         text = f"{point.label} · {title} {point.values[across]:,.4g}"
-        points.append(FrontPoint(point.values[across], sweep.first(point), point.mark or "", text, point.front))
+        quality = point.values[sweep.measure]
+        points.append(FrontPoint(point.values[across], quality, point.mark or "", text, point.front))
     return _with_band(front_figure(points, title, measure_title(sweep)), sweep)
 
 
 def table(sweep: SweepResult) -> pd.DataFrame:
-    """The points that ran to the end, in the order of asking: trial, point, and objectives and parameters by their
-    names. A parameter that a point lacks is missing there; one that is not of numbers alone is text.
+    """The points that ran to the end, in the order of asking: point, and objectives and parameters by their names. A
+    parameter that a point lacks is missing there; one that is not of numbers alone is text.
     """
     numeric = {one.path: is_numeric(sweep, one) for one in sweep.parameters}
     rows = []
-    for number, point in enumerate(sweep.points):
-        if point.complete:
-            values = {path: value if numeric[path] else value_text(value) for path, value in point.parameters.items()}
-            named = {one.label: values[one.path] for one in sweep.parameters if one.path in values}
-            rows.append({"trial": number, "point": escape(point.label), **point.values, **named})
+    for point in sweep.complete:
+        values = {path: value if numeric[path] else value_text(value) for path, value in point.parameters.items()}
+        named = {one.label: values[one.path] for one in sweep.parameters if one.path in values}
+        rows.append({"point": escape(point.label), **point.values, **named})
     return pd.DataFrame(rows)
 
 
@@ -119,8 +107,8 @@ def is_numeric(sweep: SweepResult, one: SweepParameter) -> bool:
 
 
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
-    """The first objective over a parameter, a line for each choice of the others; dashed: points that lack it."""
-    frame, measure, others = table(sweep), sweep.objectives[0].measure, "others"
+    """The measure over a parameter, a line for each choice of the others; dashed: points that lack it."""
+    frame, others = table(sweep), "others"
     labels = [one.label for one in choices(sweep) if one.path != over.path]
     frame[others] = [
         ", ".join(f"{name} {escape(value_text(row[name]))}" for name in labels if not pd.isna(row[name]))
@@ -129,12 +117,12 @@ def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     there, lacking = frame.dropna(subset=[over.label]), frame[frame[over.label].isna()]
     numeric, few = is_numeric(sweep, over), frame[others].nunique() <= MOST_LINES
     drawn = there.sort_values(over.label) if numeric else there
-    axes = {"x": over.label, "y": measure, "hover_name": "point", "log_x": over.log and numeric}
+    axes = {"x": over.label, "y": sweep.measure, "hover_name": "point", "log_x": over.log and numeric}
     colours = {"color": others, "color_discrete_sequence": PALETTE} if few else {"color_discrete_sequence": [TIE]}
     figure = px.scatter(drawn, **axes, **colours)
     if few and numeric:
         figure.update_traces(mode="lines+markers")
-    for value, label in zip(lacking[measure], lacking[others], strict=True):
+    for value, label in zip(lacking[sweep.measure], lacking[others], strict=True):
         figure.add_hline(y=value, line={"color": TIE, "dash": "dash"}, annotation_text=label)
     shown = few and there[others].nunique() > 1
     figure.update_layout(showlegend=shown, legend={"orientation": "h", "y": -0.25, "title": None})
@@ -149,90 +137,15 @@ def _with_band(figure: go.Figure, sweep: SweepResult) -> go.Figure:
     figure.update_yaxes(title=measure_title(sweep))
     if noise := band(sweep):
         words = {"text": "not distinguishable from the best", "font": {"size": 11}}
-        place = "bottom right" if sweep.objectives[0].mode == "max" else "top right"
         shape = {"fillcolor": BAND, "line_width": 0, "layer": "below"}
-        figure.add_hrect(y0=noise[0], y1=noise[1], annotation=words, annotation_position=place, **shape)
+        figure.add_hrect(y0=noise[0], y1=noise[1], annotation=words, annotation_position="bottom right", **shape)
     return figure
 
 
 def measure_title(sweep: SweepResult) -> str:
-    return f"{sweep.objectives[0].measure} on {sweep.corpus} {sweep.split}"
-
-
-def surface(sweep: SweepResult, across: SweepParameter, up: SweepParameter) -> go.Figure:
-    """The first objective over two parameters, a mean where other parameters differ too."""
-    means = table(sweep).pivot_table(sweep.objectives[0].measure, up.label, across.label)
-    means.columns, means.index = means.columns.map(value_text), means.index.map(value_text)
-    scale = "Teal" if sweep.objectives[0].mode == "max" else "Teal_r"
-    figure = px.imshow(means, text_auto=".4f", aspect="auto", color_continuous_scale=scale)
-    figure.update_xaxes(title=across.label, type="category", showgrid=False)
-    figure.update_yaxes(title=up.label, type="category", showgrid=False, autorange=True)
-    return figure
-
-
-def importance(sweep: SweepResult, found: SweepImportance) -> go.Figure:
-    """The shares as the sweep worked them out, the largest on top."""
-    labels = {one.path: one.label for one in sweep.parameters}
-    shares = {labels.get(path, path): share for path, share in reversed(found.shares.items())}
-    figure = px.bar(x=[*shares.values()], y=[*shares], orientation="h", text_auto=".0%", range_x=[0, 1])
-    figure.update_traces(marker_color=WIN)
-    figure.update_xaxes(tickformat=".0%", title=f"share of the importance, by {found.evaluator}")
-    figure.update_yaxes(title=None)
-    return figure
-
-
-def history(sweep: SweepResult) -> go.Figure:
-    """The first objective of each trial, and the best up to there."""
-    frame, measure = table(sweep), sweep.objectives[0].measure
-    figure = px.scatter(frame, x="trial", y=measure, hover_name="point", color_discrete_sequence=[WIN])
-    best = frame[measure].cummax() if sweep.objectives[0].mode == "max" else frame[measure].cummin()
-    step = {"color": LOSS, "shape": "hv"}
-    figure.add_scatter(x=frame["trial"].tolist(), y=best.tolist(), name="best so far", line=step)
-    figure.update_layout(showlegend=False)
-    figure.update_xaxes(title="trial, in the order of asking", dtick=max(1, len(frame) // 10))
-    return _with_band(figure, sweep)
-
-
-def rungs(sweep: SweepResult) -> go.Figure:
-    """The first objective of each trial at the rungs that it reached, and at the end; grey: pruned."""
-    figure = go.Figure()
-    for point in sweep.points:
-        reached = [*point.probes, sweep.first(point)] if point.complete else point.probes
-        colour = WIN if point.complete else TIE
-        figure.add_scatter(x=[*range(1, len(reached) + 1)], y=reached, name=escape(point.label), line={"color": colour})
-    figure.update_layout(showlegend=False)
-    figure.update_xaxes(title="rung", tickformat="d", dtick=1)
-    figure.update_yaxes(title=measure_title(sweep))
-    return figure
-
-
-def figures_of(sweep: SweepResult) -> dict[str, go.Figure]:
-    """Title -> figure, of all that there is something to draw for beside the lines over a parameter."""
-    figures = {"History": history(sweep)}
-    if any(point.probes for point in sweep.complete):
-        figures["At the rungs"] = rungs(sweep)
-    if len(sweep.objectives) > 1:
-        figures["Pareto front"] = pareto(sweep)
-    if sweep.importance:
-        figures["Importance"] = importance(sweep, sweep.importance)
-    return figures
+    return f"{sweep.measure} on {sweep.corpus} dev"
 
 
 def numeric_first(sweep: SweepResult) -> list[SweepParameter]:
     """The parameters that were varied, those of numbers first."""
     return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one))
-
-
-def write(sweep: SweepResult, folder: Path) -> Path:
-    """Writes all figures as one HTML file that asks no other host; its path."""
-    figures = {f"Over {one.label}": lines(sweep, one) for one in numeric_first(sweep)} | figures_of(sweep)
-    parts = [f"<h1>{escape(sweep.name)}: {escape(sweep.recipe)}</h1>"]
-    for number, (title, figure) in enumerate(figures.items()):
-        figure.update_layout(template="plotly_white")
-        html = figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
-        parts += [f"<h2>{escape(title)}</h2>", html]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    head = f'<meta charset="utf-8"><title>{escape(sweep.name)}</title><style>body {{font-family: sans-serif}}</style>'
-    path.write_text(f"<!doctype html><html lang=en>{head}{''.join(parts)}</html>\n", encoding="utf-8")
-    return path

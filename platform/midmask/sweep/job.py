@@ -1,20 +1,14 @@
 """The job of a sweep: reads the space and the flags, prints the plan or the report."""
 
-import json
 import logging
-import shlex
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 
 from midmask.app.driver import ending, model_product, scale_notes, tell_cost
-from midmask.app.job import Options, resolve_corpus
-from midmask.core.config import flatten, override
-from midmask.core.process import shell_command
-from midmask.corpora import CorpusConfig
+from midmask.app.job import Options
+from midmask.core.config import override
 from midmask.experiment.evaluations import refuse_missing_splits
-from midmask.store.place import Place
-from midmask.sweep.plan import all_evaluations, describe, sweep_for
+from midmask.sweep.plan import describe, expected_steps, sweep_for
 from midmask.sweep.space import load_space
 
 log = logging.getLogger(__name__)
@@ -23,28 +17,16 @@ log = logging.getLogger(__name__)
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
     """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
     space = load_space(path)
-    if flags.corpus is None and space.corpus is not None:
-        options = replace(options, corpus=resolve_corpus(space.corpus, options.home))
     given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
     one = sweep_for(options, override(space, given))
-    refuse_missing_splits(all_evaluations(one))
+    refuse_missing_splits(expected_steps(one))
     if options.dry_run:
         print(describe(one))
-        tell_cost(all_evaluations(one), options, side_by_side=True)
+        tell_cost(expected_steps(one), options, side_by_side=True)
         return
     for note in scale_notes(one.recipe, options):
         log.warning("%s", note)
     from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
     report, model = run_sweep(one)
-    print(ending(options, report, (), model_product(model), next_step=_search_command(model, one.recipe.corpus)))
-
-
-def _search_command(model: Place, corpus: CorpusConfig) -> str:
-    """The command that searches the sweep's collection with a model; empty for a model that is not on this machine."""
-    if not model.is_path:
-        return ""
-    usual = flatten(CorpusConfig(name=corpus.name))
-    changed = {path: value for path, value in flatten(corpus).items() if value != usual[path]}
-    fields = [f"--set=corpus.{path}={json.dumps(value)}" for path, value in changed.items()]
-    return f"{shell_command()} {shlex.join(['search', model.uri, f'--corpus={corpus.name}', *fields])}"
+    print(ending(options, report, (), model_product(model)))

@@ -3,6 +3,7 @@
 Steps of recipes, of benchmarks and of a sweep's comparison are tracked by `app.tracked_job.GraphObserver`.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +15,14 @@ from midmask.experiment.changes import apply_changes
 from midmask.experiment.events import Begun, Ended, Logged, StepEvent
 from midmask.experiment.graph import Step
 from midmask.store.artifact import load
-from midmask.sweep.plan import Measured, summarise, trial_rungs
-from midmask.sweep.space import briefly, describe_point
+from midmask.sweep.plan import Measured, final_evaluation
+from midmask.sweep.space import ParameterPoint, briefly, describe_point
 from midmask.sweep.study import Outcome
-from midmask.sweep.trial import EndedEarly, RungMeasured, SweepProgress, TrialContext, TrialEvent, TrialStarted
+from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
 from midmask.tracking.names import collection_key, metric_key, queries_key
 from midmask.tracking.runs import TrackedRun
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -29,10 +32,8 @@ class _TrackedTrial:
     name: str
     run: TrackedRun
     tags: dict[str, str]
-    trainings: set[str]  # fingerprints of the trainings for the final measurement
-    # Fingerprint -> optimiser steps of the fine-tuning stages before this one, so that a chart goes on after the last.
-    before: dict[str, int]
-    evaluations: Sequence[Step]  # of the last rung
+    evaluation: Step  # of the last rung
+    trainings: dict[str, int]  # for it, as `_trainings`; a chart of a later stage goes on after the one before
 
 
 class TrialsObserver:
@@ -45,21 +46,20 @@ class TrialsObserver:
         sweep: the sweep's fingerprint.
     """
 
-    def __init__(self, job: TrackedJob, context: TrialContext, progress: SweepProgress, *, sweep: str) -> None:
+    def __init__(self, job: TrackedJob, context: TrialContext, *, sweep: str) -> None:
         self._job = job
         self._context = context
-        self._progress = progress
         self._sweep = sweep
         self._trials: dict[str, _TrackedTrial] = {}
-        self._complete: set[str] = set()  # trials that an earlier process has tracked to the end
+        self._best: float | None = None
 
     def __call__(self, report: TrialEvent) -> None:
         if isinstance(report.event, TrialStarted):
-            self._start(report.trial, report.event)
+            self._start(report.trial, report.event.point)
         elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
-            self._observe(report.trial, trial, report.event)
+            self._observe(trial, report.event)
 
-    def _observe(self, source: str, trial: _TrackedTrial, event: StepEvent | RungMeasured | EndedEarly) -> None:
+    def _observe(self, trial: _TrackedTrial, event: StepEvent | RungMeasured | EndedEarly) -> None:
         match event:
             case Begun(step):
                 self._job.progress.begin(step.fingerprint, step.name, self._job.use.side_by_side)
@@ -68,26 +68,26 @@ class TrialsObserver:
             case Ended():
                 self._end(trial, event)
             case RungMeasured():
-                self._measure(source, trial, event)
+                self._measure(trial, event)
             case EndedEarly(how):
                 trial.run.finish(how)
 
-    def _start(self, source: str, start: TrialStarted) -> None:
+    def _start(self, source: str, point: ParameterPoint) -> None:
         if not (source in self._trials and self._trials[source].run.is_open):
-            self._progress.started(source, self._open(source, start).name)
+            log.info("trial %s: begins", self._open(source, point).name)
 
-    def _open(self, source: str, start: TrialStarted) -> _TrackedTrial:
+    def _open(self, source: str, point: ParameterPoint) -> _TrackedTrial:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""
-        space, recipe, measured = self._context.space, start.recipe, start.evaluations
-        name = describe_point(space, start.point)
+        space, recipe = self._context.space, apply_changes(self._context.recipe, point)
+        evaluation = final_evaluation(recipe, self._context.survey)
         base, identity = base_tags(self._job.name, recipe), self._identity(source)
         tags = {**base, "midmask.step": "trial", "midmask.fingerprint": identity, "midmask.sweep": self._sweep}
-        title = run_name(f"trial {briefly(space, start.point)}", tags, identity)
+        title = run_name(f"trial {briefly(space, point)}", tags, identity)
         run = self._job.open_run(title, tags, flatten(recipe))
         run.watch()
         log_recipe(run, recipe)
-        run.log_inputs(all_datasets(measured, self._context.storage))
-        trial = _TrackedTrial(name, run, base, set(_trainings(measured)), _steps_before(measured), measured)
+        run.log_inputs(all_datasets([evaluation], self._context.storage))
+        trial = _TrackedTrial(describe_point(space, point), run, base, evaluation, _trainings(evaluation))
         self._trials[source] = trial
         return trial
 
@@ -110,38 +110,40 @@ class TrialsObserver:
             trial.run.log_input_model(model)
         else:
             trial.run.log_output_model(model, step.optimiser_steps)
-        log_curve(trial.run, step, event.artifact, before=trial.before.get(step.fingerprint, 0), if_begun=event.cached)
+        log_curve(trial.run, step, event.artifact, before=trial.trainings[step.fingerprint], if_begun=event.cached)
 
     def _log(self, trial: _TrackedTrial, event: Logged) -> None:
         step = event.step
         self._job.progress.advance(step.fingerprint, event.at / step.optimiser_steps)
         is_probe = step.name == "finetune" and step.fingerprint not in trial.trainings
         if not is_probe:
-            trial.run.log(metric_keys(step.name, event.values), step=event.at + trial.before.get(step.fingerprint, 0))
+            at = event.at + trial.trainings.get(step.fingerprint, 0)
+            trial.run.log(metric_keys(step.name, event.values), step=at)
 
-    def _measure(self, source: str, trial: _TrackedTrial, rung: RungMeasured) -> None:
-        space, measured = self._context.space, rung.measured
-        objective = space.optimised[0]
-        value = measured.measures[objective.measure]
-        text = f"{objective.measure} {value:.4f} ({clock(rung.seconds)})"
-        if rung.number < len(space.shares):
+    def _measure(self, trial: _TrackedTrial, rung: RungMeasured) -> None:
+        measure = self._context.space.measure
+        value = rung.measured.measures[measure]
+        text = f"{measure} {value:.4f} ({clock(rung.seconds)})"
+        if rung.number < len(self._context.space.shares):
             self._log_probe(trial, rung.number, value)
-            self._progress.measured(source, f"probe at {rung.share:g} of the pre-training: {text}")
+            log.info("trial %s: probe at %g of the pre-training: %s", trial.name, rung.share, text)
             return
-        self._finish(trial, rung.corpus, rung.queries, measured)
-        self._progress.measured(source, f"dev: {text}")
-        self._progress.ended(value, trial.name, mode=objective.mode)
-        self._job.progress.best(f"{objective.measure} {self._progress.best}")
+        self._finish(trial, rung.measured)
+        log.info("trial %s: dev: %s", trial.name, text)
+        if self._best is None or value > self._best:
+            self._best = value
+            self._job.progress.best(f"{measure} {value:.4f} ({trial.name})")
 
-    def _finish(self, trial: _TrackedTrial, corpus: str, queries: int, measured: Measured) -> None:
+    def _finish(self, trial: _TrackedTrial, measured: Measured) -> None:
+        corpus = measured.corpus
         measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
         trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
-        collection = {collection_key(corpus): trial.evaluations[0].inputs["corpus"].fingerprint}
-        trial.run.tag({**collection, queries_key(corpus, "dev"): str(queries)})
+        collection = {collection_key(corpus): trial.evaluation.inputs["corpus"].fingerprint}
+        trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries)})
         trial.run.finish()
 
     def _log_probe(self, trial: _TrackedTrial, rung: int, value: float) -> None:
-        name = metric_key("corpus", "dev", self._context.space.optimised[0].measure).rsplit("/", 1)[-1]
+        name = metric_key("corpus", "dev", self._context.space.measure).rsplit("/", 1)[-1]
         trial.run.log({f"probe/{name}": value}, step=rung)  # two segments: no leaderboard row
 
     def complete(self, outcomes: Iterable[Outcome]) -> None:
@@ -159,25 +161,19 @@ class TrialsObserver:
                 if rung in outcome.measures:
                     self._log_probe(trial, rung, outcome.measures[rung])
             if outcome.complete:
-                results = [load(step.place(self._context.storage)).result for step in trial.evaluations]
-                measured = summarise(trial.evaluations, results, self._context.storage)
-                self._finish(trial, results[0]["corpus"], results[0]["queries"], measured)
+                done = load(trial.evaluation.place(self._context.storage))
+                self._finish(trial, Measured.by(trial.evaluation, done, self._context.storage))
             else:
                 trial.run.finish("pruned")
 
     def _reopen(self, source: str, outcome: Outcome) -> _TrackedTrial | None:
         """The trial with what its trainings have left in the store; None if an earlier process has tracked it."""
-        if source in self._complete:
-            return None
-        recipe = apply_changes(self._context.recipe, outcome.parameters)
-        measured = trial_rungs(recipe, self._context.space, self._context.survey)[-1].evaluations
         tracked = self._job.tracker.find(self._identity(source), step="trial")
         if tracked.finished or not (tracked.unfinished or outcome.complete):  # a pruned run is not counted
-            self._complete.add(source)
             return None
-        trial = self._open(source, TrialStarted(outcome.parameters, recipe, measured))
-        for step in _trainings(measured).values():
-            if step.is_finished(self._context.storage):
+        trial = self._open(source, outcome.parameters)
+        for step in trial.evaluation.upstream():
+            if step.fingerprint in trial.trainings and step.is_finished(self._context.storage):
                 self._end(trial, Ended(step, load(step.place(self._context.storage)), cached=True))
         return trial
 
@@ -192,18 +188,12 @@ class TrialsObserver:
             trial.run.finish("failed")
 
 
-def _trainings(measured: Sequence[Step]) -> dict[str, Step]:
-    """Fingerprint -> each training for these evaluations."""
-    return {step.fingerprint: step for one in measured for step in one.upstream() if step.kind.model}
-
-
-def _steps_before(measured: Sequence[Step]) -> dict[str, int]:
-    """Optimiser steps before each fine-tuning stage. Seeds repeat them, so the first seed's curve is the trial's."""
-    before: dict[str, int] = {}
-    for evaluation in measured:
-        done = 0
-        for step in evaluation.upstream():
-            if step.name == "finetune":
-                before[step.fingerprint] = done
-                done += step.optimiser_steps
-    return before
+def _trainings(evaluation: Step) -> dict[str, int]:
+    """Fingerprint of each training for an evaluation -> optimiser steps of the fine-tuning stages before it."""
+    trainings: dict[str, int] = {}
+    done = 0
+    for step in evaluation.upstream():
+        if step.kind.model:
+            trainings[step.fingerprint] = done if step.name == "finetune" else 0
+            done += step.optimiser_steps if step.name == "finetune" else 0
+    return trainings

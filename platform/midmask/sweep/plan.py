@@ -1,12 +1,12 @@
 """The plan of a sweep: a space on a recipe with the flags, checked; the evaluations of its trials and of its end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 
 from midmask.app.driver import apply_flags, named_recipe, scale_notes
@@ -18,34 +18,37 @@ from midmask.evaluation.step import DEFAULT_BY_ANSWERS, EvaluateConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step
-from midmask.experiment.plan import Plan, plan, rungs
+from midmask.experiment.plan import plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes.build import at_scale
+from midmask.store.artifact import Artifact
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.space import COSTS, OptimisedMeasure, Space, budget, check, grid
+from midmask.sweep.space import Space, budget, check, grid
 from midmask.sweep.study import open_study, outcomes
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of a trial's evaluations."""
+    """The results of a trial's evaluation."""
 
-    measures: dict[str, float]  # means over fine-tuning seeds
-    costs: dict[str, float]  # of the first seed, by the names of `Costs`; unknown ones are left out
+    corpus: str
+    queries: int
+    measures: dict[str, float]
+    costs: dict[str, float]  # by the names of `Costs`; unknown ones are left out
 
-    def of(self, objectives: Sequence[OptimisedMeasure]) -> tuple[float, ...]:
+    @classmethod
+    def by(cls, step: Step, evaluation: Artifact, storage: Place) -> "Measured":
+        """What a trial's evaluation has measured."""
+        result = evaluation.result
+        costs = {name: float(value) for name, value in vars(costs_of(step, storage)).items() if value is not None}
+        return cls(result["corpus"], result["queries"], result["measures"], costs)
+
+    def of(self, objectives: Sequence[str]) -> tuple[float, ...]:
         """The values of objectives, which `sweep_for` has checked."""
         known = {**self.measures, **self.costs}
-        return tuple(known[one.measure] for one in objectives)
-
-
-def summarise(steps: Sequence[Step], results: Sequence[dict[str, Any]], storage: Place) -> Measured:
-    """Means over the evaluations, which differ in the fine-tuning seed alone."""
-    means = {name: float(np.mean([result["measures"][name] for result in results])) for name in results[0]["measures"]}
-    costs = {name: float(value) for name, value in vars(costs_of(steps[0], storage)).items() if value is not None}
-    return Measured(means, costs)
+        return tuple(known[name] for name in objectives)
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,23 @@ class Rung:
 
     share: float  # of the middle training's steps
     pretrained: Step | None  # goes on from that of the rung before; None without a middle training
-    evaluations: tuple[Step, ...]  # a probe; at the last rung the final evaluations, one per seed
+    evaluation: Step  # a probe; at the last rung the final evaluation
 
 
 def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
-    """A trial's plan: laid out where the trial runs, and sent to the driver with its first report."""
+    """A trial's plan."""
     plans = rungs(recipe, space.shares, survey)
-    probes = [(rung_evaluation(recipe, share, space, survey),) for share in space.shares[:-1]]
-    measured = [*probes, tuple(final_evaluations(recipe, space, survey))]
+    probes = [rung_evaluation(recipe, share, space, survey) for share in space.shares[:-1]]
+    measured = [*probes, final_evaluation(recipe, survey)]
     return [
-        Rung(share, steps.pretrained, evaluations)
-        for share, steps, evaluations in zip(space.shares, plans, measured, strict=True)
+        Rung(share, steps.pretrained, evaluation)
+        for share, steps, evaluation in zip(space.shares, plans, measured, strict=True)
     ]
 
 
-def final_evaluations(recipe: Recipe, space: Space, survey: Survey) -> list[Step]:
-    """A trial's last measurement: the whole protocol on dev, once per seed."""
-    repeated = [recipe.seeded(seed) for seed in space.trial_seeds] or [recipe]
-    return [plan(seeded, survey).evaluation(dev_evaluation(seeded)) for seeded in repeated]
+def final_evaluation(recipe: Recipe, survey: Survey) -> Step:
+    """A trial's last measurement: the whole protocol on dev."""
+    return plan(recipe, survey).evaluation(dev_evaluation(recipe))
 
 
 def rung_evaluation(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
@@ -92,24 +94,22 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True)
 class Entrant:
-    """One system with one fine-tuning seed: a label for the table, its recipe, and its plan."""
+    """One system with one fine-tuning seed: a label for the table, its recipe, and its evaluation on each split."""
 
     label: str
     seed: int
     recipe: Recipe
-    plan: Plan
-
-    @cached_property
-    def evaluations(self) -> dict[str, Step]:
-        """Split -> evaluation."""
-        config = self.recipe.evaluation
-        return {split: self.plan.evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
+    evaluations: dict[str, Step]
 
 
 def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey) -> list[Entrant]:
     """The entrants of a system, one for each seed."""
     recipes = {seed: recipe.seeded(seed) for seed in seeds}
-    return [Entrant(label, seed, one, plan(one, survey)) for seed, one in recipes.items()]
+    return [Entrant(label, seed, one, _on_splits(plan(one, survey).evaluation, one)) for seed, one in recipes.items()]
+
+
+def _on_splits(evaluate: Callable[[EvaluateConfig], Step], recipe: Recipe) -> dict[str, Step]:
+    return {split: evaluate(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,7 @@ class Sweep:
     @property
     def bm25(self) -> dict[str, Step]:
         """Split -> evaluation of BM25."""
-        config, planned = self.recipe.evaluation, plan(self.recipe, self.survey)
-        return {split: planned.bm25_evaluation(config.model_copy(update={"split": split})) for split in SPLITS}
+        return _on_splits(plan(self.recipe, self.survey).bm25_evaluation, self.recipe)
 
     @property
     def place(self) -> Place:
@@ -160,7 +159,7 @@ def sweep_for(options: Options, space: Space) -> Sweep:
     _refuse_idle(options, space)
     base = _recipe(space, options.recipe or space.recipe, options)
     check(space, base)
-    _check_objectives(space, base)
+    _check_measure(space, base)
     shared = replace(options, set_fields=_without_objective(options.set_fields))
     alike = space.model_copy(update={"settings": _without_objective(space.settings)})
     baselines = tuple(_recipe(alike, name, shared).fine_tuned_as(base) for name in space.baselines)
@@ -193,15 +192,14 @@ def _refuse_idle(options: Options, space: Space) -> None:
             )
 
 
-def _check_objectives(space: Space, recipe: Recipe) -> None:
-    """Raises UserError for an objective that no trial's evaluation will tell."""
+def _check_measure(space: Space, recipe: Recipe) -> None:
+    """Raises UserError for a measure that no trial's evaluation will tell."""
     told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
-    for objective in space.optimised:
-        if objective.measure not in (*told, *COSTS):
-            raise UserError(
-                f"measure = {objective.measure!r} is not among those that are measured ({', '.join(told)}) nor a cost "
-                f"({', '.join(COSTS)}); name it in settings: evaluation.measures"
-            )
+    if space.measure not in told:
+        raise UserError(
+            f"measure = {space.measure!r} is not among those that are measured ({', '.join(told)}); name it in "
+            "settings: evaluation.measures"
+        )
 
 
 def describe(sweep: Sweep) -> str:
@@ -219,14 +217,29 @@ def describe(sweep: Sweep) -> str:
     return "\n".join(lines)
 
 
-def all_evaluations(sweep: Sweep) -> Iterator[Step]:
-    """All steps that a sweep may compute: every trial to its end, then the best and the baselines with every seed."""
-    for trial in trial_recipes(sweep):
-        yield from final_evaluations(trial, sweep.space, sweep.survey)
+def expected_steps(sweep: Sweep) -> Iterator[Step]:
+    """What a sweep computes: its trials, then the best and the baselines with every seed."""
+    yield from expected_trials(sweep)
     yield from comparison_evaluations(sweep)
 
 
-def trial_recipes(sweep: Sweep) -> list[Recipe]:
+def expected_trials(sweep: Sweep) -> Iterator[Step]:
+    """The measurements of all trials at all rungs, and the middle trainings before them, which go on from each other.
+
+    Where trials are pruned, one of `reduction` goes on from each rung. More do, since ASHA does not wait for the others
+    before it decides: the first at a rung always goes on.
+    """
+    space, recipes = sweep.space, _trial_recipes(sweep)
+    for place, recipe in enumerate(recipes):
+        for number, rung in enumerate(trial_rungs(recipe, space, sweep.survey)):
+            if place >= math.ceil(len(recipes) / space.rungs.reduction**number):
+                break
+            yield rung.evaluation
+            if rung.pretrained is not None:
+                yield rung.pretrained
+
+
+def _trial_recipes(sweep: Sweep) -> list[Recipe]:
     """The recipes of all trials. Without a grid, each trial is represented by the sweep's recipe with another seed in
     place of a point.
     """
@@ -238,6 +251,6 @@ def trial_recipes(sweep: Sweep) -> list[Recipe]:
 def comparison_evaluations(sweep: Sweep) -> Iterator[Step]:
     """The evaluations of the final comparison, in which the first trial stands for the best."""
     yield from sweep.bm25.values()
-    for recipe in (trial_recipes(sweep)[0], *sweep.baselines):
+    for recipe in (_trial_recipes(sweep)[0], *sweep.baselines):
         for entrant in entrants_of(recipe.name, recipe, sweep.space.seeds, sweep.survey):
             yield from entrant.evaluations.values()

@@ -4,8 +4,7 @@ Each trial has a tracked run, with all its steps and rungs.
 """
 
 import logging
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,8 +22,7 @@ from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep import figures
-from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.conclusion import Trials, conclude, systems_of
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import (
     SPLITS,
@@ -32,15 +30,14 @@ from midmask.sweep.plan import (
     Sweep,
     comparison_evaluations,
     entrants_of,
-    final_evaluations,
-    trial_recipes,
-    trial_rungs,
+    expected_trials,
+    final_evaluation,
 )
-from midmask.sweep.results import Trials, importance
+from midmask.sweep.report import full_report, summary
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
-from midmask.sweep.sweep_file import SWEEP_FILE, parse_sweep
-from midmask.sweep.trial import SweepProgress, TrialContext, pruning, search
+from midmask.sweep.sweep_file import SWEEP_FILE
+from midmask.sweep.trial import TrialContext, search
 from midmask.tracking.names import metric_key
 
 log = logging.getLogger(__name__)
@@ -55,23 +52,6 @@ def measure_entrants(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
     # Of what is finished only the evaluations: trainings are in the runs of their trials.
     compute(job, systems, targets, phase=COMPARISON, has_run=lambda kind: kind.trains, finished=targets)
-
-
-def expected_trials(sweep: Sweep) -> Iterator[Step]:
-    """The measurements of all trials at all rungs, and the middle trainings before them, which go on from each other.
-
-    Where trials are pruned, one of `reduction` goes on from each rung. More do, since ASHA does not wait for the others
-    before it decides: the first at a rung always goes on.
-    """
-    space, recipes = sweep.space, trial_recipes(sweep)
-    halving = pruning(space, ())
-    for place, recipe in enumerate(recipes):
-        for number, rung in enumerate(trial_rungs(recipe, space, sweep.survey)):
-            if halving and place >= math.ceil(len(recipes) / halving.reduction**number):
-                break
-            yield from rung.evaluations
-            if rung.pretrained is not None:
-                yield rung.pretrained
 
 
 PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
@@ -93,18 +73,16 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
         log_recipe(job.run, recipe)
         record = {"step": "sweep", "fingerprint": sweep.fingerprint, "config": sweep.space.model_dump(mode="json")}
         artifact = produce(sweep.place, record, lambda out: _make_sweep(sweep, job, out))
-        folder = artifact.place.local()
         log_report(job.run, str(artifact.result["report"]))
-        job.run.log_file(folder / SWEEP_FILE)
-        job.run.log_file(figures.write(parse_sweep((artifact.place / SWEEP_FILE).read_json()), folder / "figures"))
-        best = metric_key(recipe.corpus.short_name, "dev", sweep.space.optimised[0].measure)
+        job.run.log_file(artifact.place.local() / SWEEP_FILE)
+        best = metric_key(recipe.corpus.short_name, "dev", sweep.space.measure)
         job.run.log({best: artifact.result["best"]}, step=0)
         return _report(sweep, artifact)
 
 
 def _report(sweep: Sweep, artifact: Artifact) -> tuple[str, Place]:
     best = apply_changes(sweep.recipe, artifact.result["parameters"])
-    step = model_step(final_evaluations(best, sweep.space, sweep.survey)[0])
+    step = model_step(final_evaluation(best, sweep.survey))
     assert step is not None, "a trial has an encoder"
     report = artifact.result["report"]
     shown = report if is_on(VERBOSE) else artifact.result.get("summary", report)  # which older sweeps lack
@@ -123,27 +101,25 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))
     job.progress.enter(TRIALS)
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
-    done, left = len(outcomes(study, sweep.space)), remaining(study, sweep.space)
-    progress = SweepProgress(done + left.count, done, lambda line: log.info("%s", line))
+    left = remaining(study, sweep.space)
     with Channel.open() as channel:
         context = TrialContext(recipe, sweep.survey, sweep.space, storage, channel, job.use)
-        observer = TrialsObserver(job, context, progress, sweep=sweep.fingerprint)
+        observer = TrialsObserver(job, context, sweep=sweep.fingerprint)
         observer.complete(outcomes(study, sweep.space))
         with channel.forwarding(observer):
             found = search(context, study, left, recipe.pretrain.seed)
         observer.close(found)
     job.progress.enter(COMPARISON)
-    trials = Trials(sweep.space, recipe, sweep.survey, storage, found)
+    trials = Trials(sweep, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
-    compared = entrants(sweep, trials)
-    measure_entrants(compared, job)
-    against = {split: load(step.place(storage)) for split, step in bm25.items()}
-    end = Conclusion(trials, compared, against, importance(study, sweep.space))
-    result = build_result(end, study=sweep.study, sweep=sweep.fingerprint)
+    chosen = entrants(trials)
+    measure_entrants(chosen, job)
+    compared = systems_of(chosen, bm25, storage)
+    result = conclude(trials, compared)
     (out / SWEEP_FILE).write_json(result.model_dump(mode="json"))
     return {
-        "report": end.text(),
-        "summary": end.summary(),
+        "report": full_report(result, compared),
+        "summary": summary(result, compared),
         "best": trials.best.outcome.last,
         "parameters": trials.best.outcome.parameters,
     }
@@ -160,12 +136,12 @@ def _shared(space: Space, planned: Plan, bm25: Iterable[Step]) -> list[Step]:
     return shared
 
 
-def entrants(sweep: Sweep, trials: Trials) -> list[Entrant]:
-    """The systems of the final comparison, seed by seed: the best trial; with several objectives also the marked ones;
-    the baselines.
+def entrants(trials: Trials) -> list[Entrant]:
+    """The systems of the final comparison, seed by seed: the best trial; with a cost also the marked ones; the
+    baselines.
     """
-    space, chosen = sweep.space, [trials.best]
-    if space.has_several_objectives:
+    sweep, space, chosen = trials.sweep, trials.sweep.space, [trials.best]
+    if space.cost:
         found = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
         chosen += [found[name] for name in space.marks if name in found and found[name] != trials.best]
     points = [trial.outcome.parameters for trial in chosen]

@@ -5,9 +5,9 @@ impossible point cannot be written down; two points that differ in nothing that 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -20,11 +20,11 @@ from midmask.experiment.schema import Recipe
 from midmask.sweep.sweep_file import SweepValue, value_text
 
 ParameterValue = SweepValue
-Mode = Literal["max", "min"]
 
-
-COSTS = ("bytes_per_passage", "search_ms_per_query", "train_seconds")
+CostName = Literal["bytes_per_passage", "search_ms_per_query", "train_seconds"]
 """Fields of `experiment.costs.Costs` that may be optimised beside a measure."""
+
+COSTS: tuple[CostName, ...] = get_args(CostName)
 
 
 class Distribution(Config):
@@ -35,8 +35,9 @@ class Distribution(Config):
 
     values: tuple[ParameterValue, ...] = Field((), description="the grid's values")
     low: int | float | None = Field(None, description="lower end of the range, included")
-    high: int | float | None = Field(None, description="upper end of the range, included")
-    step: int | float | None = Field(None, gt=0, description="distance of the range's values; 1: whole numbers")
+    high: int | float | None = Field(
+        None, description="upper end of the range, included; a range between whole numbers has whole numbers alone"
+    )
     log: bool = Field(False, description="whether the range is searched on a logarithmic scale")
     when: dict[str, tuple[ParameterValue, ...]] = Field(
         {},
@@ -61,14 +62,8 @@ class Distribution(Config):
             raise ValueError("give values (a list), or low and high")
         if len(set(map(repr, self.values))) < len(self.values):
             raise ValueError(f"values = {quoted(list(self.values))}: each only once")
-        if self.low is None and (self.log or self.step is not None):
-            raise ValueError("log and step are of a range; give low and high")
-        if self.log and self.low is not None and self.low <= 0:
-            raise ValueError(f"low = {self.low}: a logarithmic scale needs low > 0")
-        if self.log and self.step is not None and self.step != 1:
-            raise ValueError(f"step = {self.step}: on a logarithmic scale only whole numbers are stepped (step: 1)")
-        if self.step is not None and any(not float(end).is_integer() for end in (self.low, self.high, self.step)):  # type: ignore[arg-type]
-            raise ValueError(f"step = {self.step}: low, high and step of a stepped range are whole numbers")
+        if self.log and (self.low is None or self.low <= 0):
+            raise ValueError(f"low = {self.low}: a logarithmic scale is of a range with low > 0")
         return self
 
     @property
@@ -77,28 +72,25 @@ class Distribution(Config):
         return len(self.values) == 1 and self.low is None
 
     def extremes(self) -> tuple[ParameterValue, ...]:
-        """Values that a recipe must accept for it to accept all: those listed, the range's ends, and one from within
-        an unstepped range, which a whole number's field refuses.
+        """Values that a recipe must accept for it to accept all: those listed, the range's ends, and one from within a
+        range of fractions, which a whole number's field refuses.
         """
         if self.low is None or self.high is None:
             return self.values
-        inside = () if self.step is not None else (self.low + 0.382 * (self.high - self.low),)
+        is_whole = isinstance(self.low, int) and isinstance(self.high, int)
+        inside = () if is_whole else (self.low + 0.382 * (self.high - self.low),)
         return (*self.values, self.low, *inside, self.high)
 
 
 class Rungs(Config):
-    """Where a trial is probed, and may be pruned. The pre-training loss never decides: it changes with the ratio that
-    is swept.
+    """Where a trial is probed, and pruned if it is poor; without shares, all run to the end. The pre-training loss
+    never decides: it changes with the ratio that is swept.
     """
 
     shares: tuple[float, ...] = Field((0.25, 0.5), description="shares of the pre-training at which a trial is probed")
     steps: int = Field(40, ge=1, description="steps of the short fine-tuning of a probe, equal for all trials")
     max_queries: int = Field(500, ge=1, le=500, description="dev queries that a probe is measured on")
-    reduction: int = Field(2, ge=2, description="one in so many trials goes on at each rung")
-    prune: bool = Field(
-        True,
-        description="whether poor trials end at rungs (ASHA); false: all run to the end",
-    )
+    reduction: int = Field(2, ge=2, description="one in so many trials goes on at each rung (ASHA)")
 
     @model_validator(mode="after")
     def _shares_are_prefixes(self) -> "Rungs":
@@ -109,77 +101,48 @@ class Rungs(Config):
         return self
 
 
-class OptimisedMeasure(Config):
-    """One thing that is optimised."""
-
-    measure: str = Field(description=f"as ir-measures writes it, on dev; or a cost: {', '.join(COSTS)}")
-    mode: Mode = Field(description="whether more is better")
-
-
 class Space(Config):
     """One file of `search_spaces/`."""
 
     name: str = Field(pattern=r"^[\w-]+$", description="names the sweep and its study")
     recipe: str = Field(description="the recipe that is varied")
     protocol: str | None = Field(None, description="fine-tuning, at demo size, in place of the recipe's own")
-    corpus: str | None = Field(None, description="the corpus, unless --corpus says otherwise; none: the recipe's")
     settings: dict[str, ParameterValue | list[ParameterValue]] = Field(
         {}, description="fixed changes to the recipe by dotted path, and to the baselines but for objective.*"
     )
-    measure: str = Field("nDCG@10", description="what is optimised, as ir-measures writes it, on dev")
-    mode: Mode = Field("max", description="whether more is better")
-    objectives: tuple[OptimisedMeasure, ...] = Field(
-        (),
-        description="several things at once, in place of measure and mode: the first is a measure, by which systems "
-        "are compared in the end; such trials are not pruned",
+    measure: str = Field("nDCG@10", description="what trials are chosen by, as ir-measures writes it, on dev")
+    cost: CostName | None = Field(
+        None, description="what is to be small at the same time; trials are then not pruned, and the front is reported"
     )
     search: Literal["grid", "random", "tpe"] = Field(
-        "grid", description="how the next trial is chosen; tpe with several objectives is MOTPE"
+        "grid", description="how the next trial is chosen; tpe with a cost is MOTPE"
     )
     trials: int = Field(9, ge=1, description="budget of random and tpe; a grid runs all its points")
     parameters: dict[str, Distribution] = Field(min_length=1, description="dotted path -> distribution")
     marks: dict[str, dict[str, ParameterValue]] = Field(
         {},
-        description="name -> values of parameters: a point that plots mark by name; with several objectives, those "
-        "among the trials are compared in the end",
-    )
-    trial_seeds: tuple[int, ...] = Field(
-        (), description="fine-tuning seeds of every trial, whose measure is their mean; none: the recipe's one"
+        description="name -> values of parameters: a point that plots mark by name; with a cost, those among the "
+        "trials are compared in the end",
     )
     rungs: Rungs = Field(default_factory=Rungs, description="where and how trials are probed and pruned")
     baselines: tuple[str, ...] = Field(("none", "mlm"), description="recipes that the winner is held against")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="fine-tuning seeds of the final comparison")
 
     @property
-    def optimised(self) -> tuple[OptimisedMeasure, ...]:
-        """What is optimised; the first decides who is best."""
-        return self.objectives or (OptimisedMeasure(measure=self.measure, mode=self.mode),)
-
-    @property
-    def has_several_objectives(self) -> bool:
-        return len(self.optimised) > 1
+    def objectives(self) -> tuple[str, ...]:
+        """What is optimised: the measure, which decides who is best and is to be large, and the cost."""
+        return (self.measure,) if self.cost is None else (self.measure, self.cost)
 
     @property
     def shares(self) -> tuple[float, ...]:
         """Shares of the pre-training after which a trial is measured; the last is 1."""
-        return (1.0,) if self.has_several_objectives else (*self.rungs.shares, 1.0)
+        return (*self.rungs.shares, 1.0) if self.cost is None else (1.0,)
 
     @model_validator(mode="after")
     def _search_fits_parameters(self) -> "Space":
         for path, distribution in self.parameters.items():
             if self.search == "grid" and not distribution.values:
                 raise ValueError(f"parameters.{path}: --search grid needs values; there is only a range")
-        return self
-
-    @model_validator(mode="after")
-    def _objectives_are_told_apart(self) -> "Space":
-        if self.objectives and (self.measure, self.mode) != ("nDCG@10", "max"):
-            raise ValueError("objectives stand in place of measure and mode; give the one or the other")
-        names = [objective.measure for objective in self.optimised]
-        if len(set(names)) < len(names):
-            raise ValueError(f"objectives: {', '.join(names)}; each measure only once")
-        if names[0] in COSTS:
-            raise ValueError(f"objectives: the first must be a retrieval measure such as nDCG@10, not {names[0]}")
         return self
 
     @model_validator(mode="after")
@@ -218,10 +181,8 @@ def load_space(path: Path) -> Space:
     except FileNotFoundError:
         names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
         raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
-    except OSError as error:
-        raise UserError(f"search space {path}: it cannot be read ({reason(error)})") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no UTF-8; the date 2024-13-99; deep nesting
-        raise UserError(f"search space {path}: not YAML ({reason(error)})") from None
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # such as no UTF-8; the date 2024-13-99
+        raise UserError(f"search space {path}: no YAML can be read from it ({reason(error)})") from None
     if not isinstance(data, dict):
         raise UserError(f"search space {path}: a mapping of fields is wanted, with at least name, recipe, parameters")
     try:
@@ -252,7 +213,7 @@ def complete(space: Space, choose: Callable[[str, Distribution], ParameterValue]
 
 def grid(space: Space) -> list[ParameterPoint]:
     """All points of the grid, each once, the last parameter running fastest."""
-    return list(_product(space, lambda distribution: distribution.values))
+    return _product(space, lambda distribution: distribution.values)
 
 
 def budget(space: Space) -> int:
@@ -260,21 +221,17 @@ def budget(space: Space) -> int:
     return len(grid(space)) if space.search == "grid" else space.trials
 
 
-def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> Iterator[ParameterPoint]:
-    paths = list(space.parameters)
-
-    def grown(point: ParameterPoint, number: int) -> Iterator[ParameterPoint]:
-        if number == len(paths):
-            yield point
-            return
-        path, distribution = paths[number], space.parameters[paths[number]]
-        if not is_active(distribution, point):
-            yield from grown(point, number + 1)
-            return
-        for value in values(distribution):
-            yield from grown({**point, path: value}, number + 1)
-
-    return grown({}, 0)
+def _product(space: Space, values: Callable[[Distribution], Sequence[ParameterValue]]) -> list[ParameterPoint]:
+    points: list[ParameterPoint] = [{}]
+    for path, distribution in space.parameters.items():
+        points = [
+            {**point, **chosen}
+            for point in points
+            for chosen in (
+                [{path: value} for value in values(distribution)] if is_active(distribution, point) else [{}]
+            )
+        ]
+    return points
 
 
 def check(space: Space, recipe: Recipe) -> None:
@@ -285,7 +242,8 @@ def check(space: Space, recipe: Recipe) -> None:
         UserError: for a path that the recipe lacks, naming the nearest; a value, or values together, that it or its
             backbone refuses; a mark that is no point of the space.
     """
-    for point in _corners(space):
+    corners = _corners(space)
+    for point in corners:
         try:
             apply_changes(recipe, point).check()
         except UserError as error:
@@ -295,18 +253,15 @@ def check(space: Space, recipe: Recipe) -> None:
             ) from None
     has_ranges = any(distribution.low is not None for distribution in space.parameters.values())
     for name, values in space.marks.items():
-        if not has_ranges and not any(is_marked(values, point) for point in _corners(space)):
+        if not has_ranges and not any(is_marked(values, point) for point in corners):
             raise UserError(f"marks.{name}: no point of the space has {values}; add the values to its parameters")
 
 
-def _corners(space: Space) -> Iterator[ParameterPoint]:
-    extremes = {path: distribution.extremes() for path, distribution in space.parameters.items()}
-    if math.prod(map(len, extremes.values())) <= MOST:
-        yield from _product(space, Distribution.extremes)
-        return
+def _corners(space: Space) -> list[ParameterPoint]:
+    if math.prod(len(distribution.extremes()) for distribution in space.parameters.values()) <= MOST:
+        return _product(space, Distribution.extremes)
     rng = python_stream(0)
-    for _ in range(MOST):
-        yield complete(space, lambda path, _: rng.choice(extremes[path]))
+    return [complete(space, lambda _, distribution: rng.choice(distribution.extremes())) for _ in range(MOST)]
 
 
 def is_marked(values: Mapping[str, ParameterValue], point: Mapping[str, ParameterValue]) -> bool:
@@ -320,15 +275,13 @@ def mark_of(space: Space, point: Mapping[str, ParameterValue]) -> str | None:
 
 
 def labels(space: Space) -> dict[str, str]:
-    """Path -> a short name: its label, else its end in words, with as many of its parents as tell it from others."""
-    found: dict[str, str] = {}
-    for path, distribution in space.parameters.items():
-        others = [other for other in space.parameters if other != path]
-        parts = path.split(".")
-        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
-        own = next(end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others))
-        found[path] = distribution.label or own.replace("_", " ")
-    return found
+    """Path -> a short name: its label, else its end in words; the path where others end alike."""
+    ends = {path: path.rsplit(".", 1)[-1] for path in space.parameters}
+    alone = {path for path, end in ends.items() if [*ends.values()].count(end) == 1}
+    return {
+        path: distribution.label or (ends[path] if path in alone else path).replace("_", " ")
+        for path, distribution in space.parameters.items()
+    }
 
 
 def describe_point(space: Space, point: Mapping[str, ParameterValue]) -> str:

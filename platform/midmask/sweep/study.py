@@ -22,7 +22,7 @@ class Outcome:
     """One finished trial of a study."""
 
     parameters: ParameterPoint
-    measures: dict[int, float]  # number of a rung, from 1 -> the first objective there
+    measures: dict[int, float]  # number of a rung, from 1 -> the measure there
     complete: bool  # whether it ran to the end
     values: tuple[float, ...] = ()  # all objectives at the end; empty for a pruned trial
 
@@ -41,8 +41,8 @@ def suggest(space: Space, trial: BaseTrial) -> ParameterPoint:
         if space.search == "grid" or low is None or high is None:
             value: ParameterValue = trial.suggest_categorical(path, distribution.values)
             return value
-        if distribution.step is not None:
-            return trial.suggest_int(path, int(low), int(high), step=int(distribution.step), log=distribution.log)
+        if isinstance(low, int) and isinstance(high, int):
+            return trial.suggest_int(path, low, high, log=distribution.log)
         return trial.suggest_float(path, low, high, log=distribution.log)
 
     return complete(space, choose)
@@ -51,8 +51,8 @@ def suggest(space: Space, trial: BaseTrial) -> ParameterPoint:
 def sampler(space: Space, seed: int) -> BaseSampler:
     """Every option that Optuna 5 has changed the default of is given, so that a study means the same in any version.
 
-    tpe: multivariate; a parameter that only some points have is drawn from its own trials. With several objectives it
-    is MOTPE (Ozaki et al. 2022).
+    tpe: multivariate; a parameter that only some points have is drawn from its own trials. With a cost it is MOTPE
+    (Ozaki et al. 2022).
     """
     if space.search == "tpe":
         return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=max(4, space.trials // 3))
@@ -61,8 +61,7 @@ def sampler(space: Space, seed: int) -> BaseSampler:
 
 def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) -> optuna.Study:
     """The study of that name; made if there is none."""
-    ways = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
-    directions = [ways[objective.mode] for objective in space.optimised]
+    directions = [StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE][: len(space.objectives)]
     return optuna.create_study(storage=storage, study_name=name, directions=directions, load_if_exists=True)
 
 

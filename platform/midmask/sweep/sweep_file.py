@@ -1,25 +1,22 @@
-"""A finished sweep as data: `sweep.json`, and what plots and pages draw of it.
+"""A finished sweep as data: `sweep.json`, from which its report, its charts and the page Sweep are made.
 
-It is an artifact of the sweep and of its tracked run. The sweep writes it; plots, pages and the report's numbers come
-from it without another look at any step. Numbers are finite: null stands for what is infinite or not known. A sweep
-that still runs has no such file yet; the page Sweep shows what can be read from its trials.
+It is an artifact of the sweep and of its tracked run. Numbers are finite: null stands for what is infinite or not
+known. A sweep that still runs has no such file yet; the page Sweep shows what can be read from its trials.
 """
 
 import json
 import math
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from midmask.core.config import Config, as_user_error
-from midmask.errors import UserError
 from midmask.evaluation.statistics.significance import ComparisonOutcome
 from midmask.tracking.reading import artifact_file
 
 SWEEP_FILE = "sweep.json"
-FORMAT: Final = 1
 
 SweepValue = bool | int | float | str | None
 
@@ -46,11 +43,7 @@ class SweepMeasure(SweepPart):
 class SweepParameter(SweepPart):
     path: str = Field(description="dotted path in the recipe's config")
     label: str
-    values: tuple[SweepValue, ...]
-    low: int | float | None
-    high: int | float | None
     log: bool = Field(description="whether the range is searched on a logarithmic scale")
-    when: dict[str, tuple[SweepValue, ...]] = Field(description="path -> values for which this parameter exists")
     constant: bool = Field(description="whether there is nothing to choose")
 
 
@@ -58,7 +51,6 @@ class DifferenceToBest(SweepPart):
     """A point less the best point, over queries and seeds."""
 
     difference: FiniteOrNone
-    p: FiniteOrNone
     p_corrected: FiniteOrNone = Field(description="p after Holm's correction")
     detectable: FiniteOrNone = Field(description="smallest true difference that is found with a probability of 0.8")
     distinguishable: bool
@@ -68,42 +60,22 @@ class SweepPoint(SweepPart):
     """One point that was tried."""
 
     label: str = Field(description='unique: "decoding=basic decoder_layers=2"')
-    brief: str = Field(description='"basic/2"')
     mark: str | None = Field(description='a name that the space gives to the point ("CLS:768")')
     parameters: dict[str, SweepValue] = Field(description="path -> value, without those that do not exist there")
     run: str = Field(description="`midmask.fingerprint` of the trial's tracked run, below the sweep's")
     complete: bool = Field(description="whether it ran to the end; else it was pruned at a rung")
-    probes: tuple[float, ...] = Field(description="first objective at each rung that it reached before the last")
+    probes: tuple[float, ...] = Field(description="the measure at each rung that it reached before the last")
     values: dict[str, float] = Field(description="objective -> value; empty if pruned")
     measures: dict[str, float] = Field(description="every measure of its evaluation on dev")
     costs: dict[str, float] = Field(description="by the names of `experiment.costs.Costs`, without those not known")
-    seeds: tuple[float, ...] = Field(description="first objective for each fine-tuning seed")
-    front: bool = Field(description="whether it is on the Pareto front; with one objective, whether it is the best")
+    front: bool = Field(description="whether it is on the Pareto front; without a cost, whether it is the best")
     to_best: DifferenceToBest | None = Field(description="null for the best point and for pruned ones")
-
-    @property
-    def distinguishable(self) -> bool | None:
-        """Whether it differs from the best point; None for the best point and for pruned ones."""
-        return self.to_best.distinguishable if self.to_best else None
 
 
 class NoiseFloor(SweepPart):
     value: float = Field(description="difference between two points that is found with a probability of 0.8")
-    seed_spread: float = Field(description="standard deviation over fine-tuning seeds, of all points together")
+    seed_spread: float = Field(description="standard deviation over fine-tuning seeds, of all systems together")
     seed_degrees: int = Field(description="degrees of freedom of that deviation")
-    repeats: int = Field(description="fine-tuning seeds of a trial")
-
-
-class SweepImportance(SweepPart):
-    evaluator: str = "PED-ANOVA"
-    shares: dict[str, float] = Field(description="path -> share of the whole, the largest first")
-    trials: int = Field(description="how many ran to the end")
-    quantile: float = Field(description="share of these that count as good")
-
-    @field_validator("shares")
-    @classmethod
-    def _largest_first(cls, shares: dict[str, float]) -> dict[str, float]:
-        return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 class DifferenceToFloor(SweepPart):
@@ -118,7 +90,7 @@ class DifferenceToFloor(SweepPart):
 
 
 class ComparedSystem(SweepPart):
-    """A system of the final comparison, by the first objective."""
+    """A system of the final comparison, by the measure."""
 
     label: str
     dev: tuple[float, ...] = Field(description="one value per seed")
@@ -134,20 +106,18 @@ class ComparedSystem(SweepPart):
 
 
 class SweepResult(SweepPart):
-    format: Literal[1] = FORMAT
+    format: Literal[1] = Field(1, description="of this file; a change that older versions cannot read has a new number")
     name: str
     study: str
     fingerprint: str
     recipe: str
     corpus: str
-    split: str = Field(description='always "dev": what trials are chosen on')
     search: str
-    objectives: tuple[SweepMeasure, ...] = Field(description="the first decides")
+    objectives: tuple[SweepMeasure, ...] = Field(description="the measure, which decides, and the cost")
     parameters: tuple[SweepParameter, ...] = Field(description="in the order of the space")
     points: tuple[SweepPoint, ...] = Field(description="in the order of asking")
-    best: str = Field(description="label of the best point by the first objective")
+    best: str = Field(description="label of the best point by the measure")
     noise_floor: NoiseFloor | None = Field(description="null where no two points were compared")
-    importance: SweepImportance | None = Field(description="null where trials are too few")
     systems: tuple[ComparedSystem, ...] = Field(description="the final comparison, the best point first")
     floor: str = Field("", description="system that the others are compared with; empty in files of older versions")
     sentences: tuple[str, ...] = Field(description="what the report says")
@@ -156,9 +126,15 @@ class SweepResult(SweepPart):
     def complete(self) -> list[SweepPoint]:
         return [point for point in self.points if point.complete]
 
-    def first(self, point: SweepPoint) -> float:
-        """The objective that decides."""
-        return point.values[self.objectives[0].measure]
+    @property
+    def measure(self) -> str:
+        """The objective that decides, on dev."""
+        return self.objectives[0].measure
+
+    @property
+    def cost(self) -> str | None:
+        """The objective beside it."""
+        return self.objectives[1].measure if len(self.objectives) > 1 else None
 
 
 def parse_sweep(data: dict[str, Any]) -> SweepResult:
@@ -167,10 +143,6 @@ def parse_sweep(data: dict[str, Any]) -> SweepResult:
     Raises:
         UserError: for another format, or a field that is missing or wrong.
     """
-    if data.get("format") != FORMAT:
-        raise UserError(
-            f"{SWEEP_FILE} has format {data.get('format')}; this version reads {FORMAT}, so update one of the two"
-        )
     try:
         return SweepResult.model_validate(data)
     except ValidationError as error:
@@ -205,10 +177,8 @@ def band(sweep: SweepResult) -> tuple[float, float] | None:
     """The values that lie within the noise floor of the best, ascending; None where the noise floor is not known."""
     if sweep.noise_floor is None:
         return None
-    best = next(sweep.first(point) for point in sweep.complete if point.label == sweep.best)
-    noise = sweep.noise_floor.value
-    other = best - noise if sweep.objectives[0].mode == "max" else best + noise
-    return min(best, other), max(best, other)
+    best = next(point.values[sweep.measure] for point in sweep.complete if point.label == sweep.best)
+    return best - sweep.noise_floor.value, best
 
 
 def value_text(value: SweepValue) -> str:

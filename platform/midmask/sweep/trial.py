@@ -6,10 +6,9 @@ Ray Train worker group inside a Tune trial hangs when a scheduler stops the tria
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import optuna
 
@@ -20,12 +19,11 @@ from midmask.backend.tune import EarlyEnd, Halving, Report, TrialSearch, objecti
 from midmask.core.config import fingerprint
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.events import Failed, StepEvent
-from midmask.experiment.graph import Step
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.store.place import Place
-from midmask.sweep.plan import Measured, summarise, trial_rungs
+from midmask.sweep.plan import Measured, trial_rungs
 from midmask.sweep.space import ParameterPoint, Space
 from midmask.sweep.study import Outcome, Remaining, outcomes, sampler, suggest
 
@@ -42,50 +40,11 @@ class TrialContext:
     use: Resources
 
 
-class SweepProgress:
-    """Lines for a whole sweep: which trial begins, what it gave, the best so far.
-
-    Args:
-        total: trials of the sweep. done: of these, the trials of earlier processes. show: gets each line.
-    """
-
-    def __init__(self, total: int, done: int, show: Callable[[str], None]) -> None:
-        self._total = total
-        self._done = done
-        self._show = show
-        self._best: tuple[float, str] | None = None
-        self._numbers: dict[str, int] = {}
-
-    def started(self, source: str, name: str) -> None:
-        self._numbers.setdefault(source, self._done + len(self._numbers) + 1)
-        self._show(f"{self._prefix(source)}: {name}")
-
-    def measured(self, source: str, text: str) -> None:
-        self._show(f"{self._prefix(source)} {text}")
-
-    def ended(self, value: float, name: str, *, mode: Literal["max", "min"]) -> None:
-        """A trial is over, with its final value of what is to be as large, or as small, as can be."""
-        sign = 1 if mode == "max" else -1
-        if self._best is None or sign * value > sign * self._best[0]:
-            self._best = (value, name)
-        self._show(f"{name}: over · best {self.best}")
-
-    @property
-    def best(self) -> str:
-        """`0.4814 (encoder mask ratio 0.15)`; "" before a trial is over."""
-        return f"{self._best[0]:.4f} ({self._best[1]})" if self._best else ""
-
-    def _prefix(self, source: str) -> str:
-        return f"trial {self._numbers[source]} of {self._total}"
-
-
 @dataclass(frozen=True)
 class TrialStarted:
     """The first event of a trial; one whose process died starts again."""
 
     point: ParameterPoint
-    recipe: Recipe
-    evaluations: Sequence[Step]  # of the last rung, one for each fine-tuning seed
 
 
 @dataclass(frozen=True)
@@ -95,8 +54,6 @@ class RungMeasured:
     number: int  # from 1
     share: float  # of the middle training
     seconds: float
-    corpus: str
-    queries: int
     measured: Measured
 
 
@@ -119,7 +76,7 @@ class TrialEvent:
 
 def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report) -> None:
     """Runs one point of the space. `report` passes measurements to the scheduler, which may end the trial at a rung:
-    `rung`, and `objective0`, `objective1`, … in the order of the space.
+    `rung`, and `objective0`, `objective1` where there is a cost.
     """
     trial = fingerprint(parameters)
     recipe, space = apply_changes(context.recipe, parameters), context.space
@@ -129,17 +86,15 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         if not isinstance(event, Failed):
             context.channel.push(TrialEvent(trial, event))
 
-    tell(TrialStarted(parameters, recipe, rungs[-1].evaluations))
+    tell(TrialStarted(parameters))
     runner = Runner(context.storage, makers_of(context.use), tell)
     for number, rung in enumerate(rungs, start=1):
         if rung.pretrained is not None:
             runner.compute(rung.pretrained)
         trained = time.perf_counter()
-        results = [runner.compute(step).result for step in rung.evaluations]
-        found = summarise(rung.evaluations, results, context.storage)
-        corpus, queries = results[0]["corpus"], results[0]["queries"]
-        tell(RungMeasured(number, rung.share, time.perf_counter() - trained, corpus, queries, found))
-        objectives = found.of(space.optimised if number == len(rungs) else space.optimised[:1])
+        found = Measured.by(rung.evaluation, runner.compute(rung.evaluation), context.storage)
+        tell(RungMeasured(number, rung.share, time.perf_counter() - trained, found))
+        objectives = found.of(space.objectives if number == len(rungs) else space.objectives[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 
 
@@ -155,7 +110,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: in
             storage=study._storage,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
             suggest=partial(suggest, space),
-            modes=[one.mode for one in space.optimised],
+            has_cost=space.cost is not None,
             points=left.points,
         )
         halving = pruning(space, outcomes(study, space))
@@ -168,13 +123,12 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: in
 
 
 def pruning(space: Space, before: Sequence[Outcome]) -> Halving | None:
-    """ASHA on the retrieval measure of the probes; nothing is pruned of several objectives, for which it has no order,
-    or where the space says so.
+    """ASHA on the retrieval measure of the probes; nothing is pruned without probes.
 
     Args:
         before: trials that an earlier process has finished.
     """
-    if len(space.shares) == 1 or not space.rungs.prune:
+    if len(space.shares) == 1:
         return None
     measures = [outcome.measures for outcome in before]
-    return Halving(space.optimised[0].mode, len(space.shares), space.rungs.reduction, measures)
+    return Halving(len(space.shares), space.rungs.reduction, measures)

@@ -42,23 +42,19 @@ def told(points: list[tuple[int | None, int | None]] = POINTS) -> dict[str, Any]
     """The content of `sweep.json`; the points but the last two are on no front, and one more was pruned."""
     return {
         "format": 1, "name": "sparse_topn", "study": "sparse_topn-0", "fingerprint": "5eed", "recipe": "dupmae",
-        "corpus": "pydocs", "split": "dev", "search": "grid", "systems": SYSTEMS, "floor": "none",
+        "corpus": "pydocs", "search": "grid", "systems": SYSTEMS, "floor": "none",
         "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
         "parameters": [
-            parameter(VIEW, "words from", ["logits", None]),
-            parameter(WIDTH, "CLS width", [16, 32, 64], when={VIEW: ["logits"]}),
-            parameter(WORDS, "N", [16, 32, 64, 128], when={VIEW: ["logits"]}),
+            parameter(VIEW, "words from"), parameter(WIDTH, "CLS width"), parameter(WORDS, "N"),
         ],
         "points": [point(*one) for one in points] + [pruned()], "best": label(*BEST),
-        "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6, "repeats": 3},
-        "importance": {"evaluator": "PED-ANOVA", "trials": 13, "quantile": 0.4, "shares": {WORDS: 0.7, WIDTH: 0.3}},
+        "noise_floor": {"value": NOISE, "seed_spread": 0.004, "seed_degrees": 6},
         "sentences": ["64/128 is <best>; it is *not* distinguishable from 64/64 on dev (p = 0.2)."],
     }  # fmt: skip
 
 
-def parameter(path: str, name: str, values: list[Any], when: dict[str, list[Any]] | None = None) -> dict[str, Any]:
-    shape = {"low": None, "high": None, "log": name == "N", "when": when or {}, "constant": False}
-    return {"path": path, "label": name, "values": values, **shape}
+def parameter(path: str, name: str) -> dict[str, Any]:
+    return {"path": path, "label": name, "log": name == "N", "constant": False}
 
 
 def label(width: int | None, words: int | None) -> str:
@@ -68,22 +64,22 @@ def label(width: int | None, words: int | None) -> str:
 def point(width: int | None, words: int | None) -> dict[str, Any]:
     mean, here = value(width, words), {VIEW: "logits", WIDTH: width, WORDS: words}
     gap = mean - value(*BEST)
-    standing = {"difference": gap, "p": 0.2, "p_corrected": 0.2, "detectable": NOISE, "distinguishable": gap < -NOISE}
+    standing = {"difference": gap, "p_corrected": 0.2, "detectable": NOISE, "distinguishable": gap < -NOISE}
     others = [(value(*other), size(*other)) for other in POINTS]
     beaten = any(a >= mean and b <= size(width, words) and (a, b) != (mean, size(width, words)) for a, b in others)
     mark, costs = {None: "CLS:128", (64, 64): "64+64"}, {"bytes_per_passage": size(width, words)}
     return {
-        "label": label(width, words), "brief": f"{width}/{words}", "mark": mark.get(words and (width, words)),
+        "label": label(width, words), "mark": mark.get(words and (width, words)),
         "parameters": {VIEW: None} if words is None else here, "run": f"t-{width}-{words}", "complete": True,
         "probes": [], "values": {"nDCG@10": mean, **costs}, "measures": {"nDCG@10": mean}, "costs": costs,
-        "seeds": [mean - 0.004, mean, mean + 0.004], "front": not beaten,
+        "front": not beaten,
         "to_best": None if (width, words) == BEST else standing,
     }  # fmt: skip
 
 
 def pruned() -> dict[str, Any]:
     found = {**point(16, 16), "label": "pruned", "run": "t-pruned", "complete": False, "values": {}, "measures": {}}
-    return {**found, "costs": {}, "seeds": [], "front": False, "to_best": None, "probes": [0.1]}
+    return {**found, "costs": {}, "front": False, "to_best": None, "probes": [0.1]}
 
 
 def track(tracker: Tracker) -> str:

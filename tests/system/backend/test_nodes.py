@@ -106,8 +106,8 @@ def test_trials_that_are_pruned_or_fail_are_told(ray_local: None, tmp_path: Path
     told: list[tuple[str, str]] = []
     points = [{"kind": kind} for kind in ("good", "poor", "broken", "better")]
     storage, sampler = optuna.storages.InMemoryStorage(), optuna.samplers.RandomSampler(seed=0)
-    search = TrialSearch("told", storage, sampler, suggest=suggest, modes=["max"], points=points)
-    use, halving = Resources(cpus=1, gpus=0, side_by_side=1), Halving("max", rungs=2, reduction=2)
+    search = TrialSearch("told", storage, sampler, suggest=suggest, has_cost=False, points=points)
+    use, halving = Resources(cpus=1, gpus=0, side_by_side=1), Halving(rungs=2, reduction=2)
 
     def tell(point: dict[str, Any], how: str) -> None:
         told.append((point["kind"], how))

@@ -19,17 +19,16 @@ from midmask.app.tracked_job import TrackedJob
 from midmask.backend.cluster import Resources
 from midmask.experiment.events import Begun
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.store.place import Place
-from midmask.sweep.conclusion import Conclusion, build_result
+from midmask.sweep.conclusion import Trials, conclude, systems_of
 from midmask.sweep.observer import TrialsObserver
-from midmask.sweep.plan import SPLITS, Sweep, sweep_for
-from midmask.sweep.results import Trials, importance
-from midmask.sweep.run import entrants, expected_trials
+from midmask.sweep.plan import Sweep, expected_trials, sweep_for
+from midmask.sweep.report import full_report
+from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest
-from midmask.sweep.trial import RungMeasured, SweepProgress, TrialContext, TrialEvent, run_trial
+from midmask.sweep.trial import RungMeasured, TrialContext, TrialEvent, run_trial
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, write_collection
@@ -38,8 +37,7 @@ from tests.support.jobs.running import JOBS, run_job
 
 SHORT = {"settings": {**ONE_STAGE, "stages.0.train.steps": 3}, "baselines": ["none"], "seeds": [0, 1]}
 DEPTH = {
-    "name": "depth", "recipe": "retromae", "trial_seeds": [0, 1],
-    "rungs": {"shares": [0.5], "steps": 2, "prune": False},
+    "name": "depth", "recipe": "retromae", "rungs": {"shares": [0.5], "steps": 2},
     "parameters": {
         "objective.decoding": {"values": ["enhanced", "basic"]},
         "objective.decoder_layers": {"values": [1, 2], "when": {"objective.decoding": "basic"}},
@@ -48,7 +46,7 @@ DEPTH = {
 WORDS = {"representation.lexical": "logits"}
 SIZE = {
     "name": "size", "recipe": "dupmae", "protocol": "in_batch",
-    "objectives": [{"measure": "nDCG@10", "mode": "max"}, {"measure": "bytes_per_passage", "mode": "min"}],
+    "cost": "bytes_per_passage",
     "parameters": {
         "representation.lexical": {"values": ["logits", None]},
         "representation.passage_terms": {"values": [16], "when": WORDS},
@@ -67,7 +65,8 @@ class Here:
         self.push = self.told.append
 
 
-def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here]:
+def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Trials, dict[str, Any], str, Here]:
+    """A sweep, its trials, its result as data, its report, and what its trials have told."""
     given = ["--corpus", write_collection(folder / "words"), "--storage", str(folder / "store")]
     options = resolve(parse([*given, "--tracking-uri", f"sqlite:///{folder}/mlflow.db"], None))
     one, storage, heard = sweep_for(options, Space.model_validate({**fields, **SHORT})), Place(options.storage), Here()
@@ -81,66 +80,62 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Conclusion, Here
         run_trial(context, suggest(space, trial), told.append)
         for row in told[:-1]:
             trial.report(row["objective0"], row["rung"])
-        study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.optimised))])
-    trials = Trials(space, recipe, one.survey, storage, outcomes(study, space))
+        study.tell(trial, [told[-1][f"objective{number}"] for number in range(len(space.objectives))])
+    trials = Trials(one, outcomes(study, space))
     runner = Runner(storage, LOCAL)
-    compared = entrants(one, trials)
-    for step in (step for entrant in compared for step in entrant.evaluations.values()):
+    chosen = entrants(trials)
+    for step in (step for system in (*(each.evaluations for each in chosen), one.bm25) for step in system.values()):
         runner.compute(step)
-    planned = plan(recipe, one.survey)
-    configs = {split: recipe.evaluation.model_copy(update={"split": split}) for split in SPLITS}
-    bm25 = {split: runner.compute(planned.bm25_evaluation(config)) for split, config in configs.items()}
-    return one, Conclusion(trials, compared, bm25, importance(study, space)), heard
+    compared = systems_of(chosen, one.bm25, storage)
+    result = conclude(trials, compared)
+    return one, trials, result.model_dump(mode="json"), full_report(result, compared), heard
 
 
 def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in Path(sweep.options.storage, step).glob("*/record.json")]
 
 
-def test_a_conditional_space_with_repeated_seeds(tmp_path: Path) -> None:
-    one, end, heard = swept(tmp_path, DEPTH)
-    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
-    assert [point["brief"] for point in told["points"]] == ["enhanced", "basic/1", "basic/2"]
+def test_a_conditional_space(tmp_path: Path) -> None:
+    one, trials, told, out, heard = swept(tmp_path, DEPTH)
+    depths = [point["parameters"].get("objective.decoder_layers") for point in told["points"]]
+    assert depths == [None, 1, 2]
     highest = max(point["values"]["nDCG@10"] for point in told["points"])
     for point in told["points"]:
-        assert len(point["seeds"]) == 2 and np.mean(point["seeds"]) == pytest.approx(point["values"]["nDCG@10"])
         assert len(point["probes"]) == 1 and point["complete"]
         assert (point["to_best"] is None) == (point["label"] == told["best"])
         assert point["front"] == (point["values"]["nDCG@10"] == highest), "equals of the best are on the front too"
-    spread = np.sqrt(np.mean([np.var(point["seeds"], ddof=1) for point in told["points"]]))
-    assert told["noise_floor"]["seed_spread"] == pytest.approx(spread), "that of all points"
-    assert told["noise_floor"]["seed_degrees"] == 3
+    spread = np.sqrt(np.mean([np.var(system["dev"], ddof=1) for system in told["systems"]]))
+    assert told["noise_floor"]["seed_spread"] == pytest.approx(spread), "that of all systems"
+    assert told["noise_floor"]["seed_degrees"] == 2
     events = [told.event for told in heard.told]
     assert [event.number for event in events if isinstance(event, RungMeasured)] == [1, 2] * 3
     begun = {event.step.fingerprint for event in events if isinstance(event, Begun)}
-    assert begun == {step.fingerprint for target in expected_trials(one) for step in target.upstream()}
-    assert end.text().startswith(end.sentences[0]) and end.text().count(end.sentences[0]) == 1
-    out = end.text()
-    assert "too few queries" in out and "12 queries, 2 fine-tuning seeds" in out
+    assert begun > {step.fingerprint for target in expected_trials(one) for step in target.upstream()}, "none is pruned"
+    assert out.startswith(told["sentences"][0]) and out.count(told["sentences"][0]) == 1
+    assert "too few queries" in out and "12 queries" in out and "2 fine-tuning seeds" in out
     assert [system["label"] for system in told["systems"]][1:] == ["none"] and len(told["systems"][0]["test"]) == 2
-    check_lost_reports(one, end, heard, tmp_path)
+    check_lost_reports(one, trials, heard, tmp_path)
 
 
-def check_lost_reports(one: Sweep, end: Conclusion, heard: Here, folder: Path) -> None:
+def check_lost_reports(one: Sweep, found: Trials, heard: Here, folder: Path) -> None:
     """Trials whose measurements did not reach the driver are tracked with those of the study and the store."""
     uri, storage, use = f"sqlite:///{folder}/mlflow.db", Place(one.options.storage), Resources(1, 0, side_by_side=1)
     with Tracker(uri, folder) as tracker, tracker.run("sweep", tags={}, params={}) as parent:
         context = TrialContext(one.recipe, one.survey, one.space, storage, None, use)  # type: ignore[arg-type]
         job = TrackedJob("sweep", tracker, parent, storage, use)
-        observer = TrialsObserver(job, context, SweepProgress(3, 0, print), sweep=one.fingerprint)
+        observer = TrialsObserver(job, context, sweep=one.fingerprint)
         for told in heard.told:
             if not isinstance(told.event, RungMeasured):
                 observer(told)
-        observer.close(end.trials.found)
+        observer.close(found.found)
     trials = [run for run in read_runs(uri) if run.parent_id]
     assert {run.status for run in trials} == {"finished"}
     measured = sorted(run.metrics["words/dev/nDCG_at_10"] for run in trials)
-    assert measured == sorted(outcome.last for outcome in end.trials.found)
+    assert measured == sorted(outcome.last for outcome in found.found)
 
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
-    one, end, _ = swept(tmp_path, SIZE)
-    told = build_result(end, study=one.study, sweep=one.fingerprint).model_dump(mode="json")
+    one, _, told, out, _ = swept(tmp_path, SIZE)
     assert len(records(one, "pretrain")) == 1, "one middle training for all"
     first = [record for record in records(one, "finetune") if record["config"]["train"]["seed"] == 0]
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
@@ -156,8 +151,7 @@ def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path
             assert 4 * 8 + words * 4 < size < 4 * 8 + words * (32 + 9) / 8 + (128 + 64) / 48 + 1
         assert point["costs"]["search_ms_per_query"] > 0
     assert {"CLS", "8+4", "none"} <= {system["label"] for system in told["systems"]}
-    out = end.text()
-    assert "front of nDCG@10 and bytes_per_passage" in out and "probe at" not in out
+    assert "front of nDCG@10 and bytes_per_passage" in out and "probe 1" not in out
 
 
 FLAGS = ["--workers", "1", "--workers-per-training", "1"]

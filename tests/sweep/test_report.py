@@ -1,8 +1,6 @@
-"""`sweep.json`, what a sweep says of its winner, and its figures."""
+"""`sweep.json`, what a sweep says of its winner, and its charts."""
 
 import json
-import re
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +11,27 @@ import pytest
 from scipy import stats
 
 from midmask.errors import UserError
-from midmask.evaluation.statistics.intervals import SeedSpread
 from midmask.evaluation.statistics.significance import Comparison
-from midmask.experiment.report import System, against, comparison_table
+from midmask.experiment.report import System, comparison_table
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.sweep import figures
-from midmask.sweep.results import FEW_QUERIES, floor_sentence, outcome, sentence
-from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, parse_sweep
+from midmask.sweep.conclusion import FEW_QUERIES, final_comparison, outcome
+from midmask.sweep.report import noise_sentence, trials_table, winner_sentence
+from midmask.sweep.sweep_file import SweepParameter, SweepResult, parse_sweep
 from tests.support.dashboards.swept import told
 
 
 def parameter(path: str, values: list[Any], **fields: Any) -> dict[str, Any]:
-    own = {"path": path, "label": path.rsplit(".", 1)[-1], "values": values, "low": None, "high": None, "log": False}
-    return {**own, "when": {}, "constant": len(values) == 1, **fields}
+    return {"path": path, "label": path.rsplit(".", 1)[-1], "log": False, "constant": len(values) == 1, **fields}
 
 
 def point(label: str, parameters: dict[str, Any], value: float, **fields: Any) -> dict[str, Any]:
-    standing = {"difference": 0.0, "p": 0.5, "p_corrected": 0.5, "detectable": 0.02, "distinguishable": value < 0.12}
+    standing = {"difference": 0.0, "p_corrected": 0.5, "detectable": 0.02, "distinguishable": value < 0.12}
     return {
-        "label": label, "brief": "/".join(map(str, parameters.values())), "mark": None, "parameters": parameters,
+        "label": label, "mark": None, "parameters": parameters,
         "run": "", "complete": True, "probes": [], "values": {"nDCG@10": value}, "measures": {"nDCG@10": value},
-        "costs": {}, "seeds": [value - 0.01, value + 0.01], "front": False, "to_best": standing, **fields,
+        "costs": {}, "front": False, "to_best": standing, **fields,
     }  # fmt: skip
 
 
@@ -49,18 +46,18 @@ def decoder() -> dict[str, Any]:
             points.append(point(str(chosen), chosen, value))
     best = points[1]
     best |= {"to_best": None, "front": True}
-    pruned, shares = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}, {"o.ratio": 0.7, "o.decoding": 0.3}
+    pruned = {"o.decoding": "basic", "o.layers": 3, "o.ratio": 0.5}
     return {
         "format": 1, "name": "decoder_depth", "study": "s", "fingerprint": "f", "recipe": "retromae",
-        "corpus": "pydocs", "split": "dev", "search": "grid", "objectives": [{"measure": "nDCG@10", "mode": "max"}],
+        "corpus": "pydocs", "search": "grid", "objectives": [{"measure": "nDCG@10", "mode": "max"}],
         "parameters": [
             parameter("o.decoding", ["enhanced", "basic"]),
-            parameter("o.layers", [1, 2, 3], when={"o.decoding": ["basic"]}),
+            parameter("o.layers", [1, 2, 3]),
             parameter("o.ratio", [0.15, 0.5, 0.7]),
         ],
         "points": [*points, point("pruned", pruned, 0.9, complete=False, values={})], "best": best["label"],
-        "noise_floor": {"value": 0.02, "seed_spread": 0.01, "seed_degrees": 6, "repeats": 1},
-        "importance": {"evaluator": "PED-ANOVA", "trials": 9, "quantile": 0.5, "shares": shares}, "sentences": [],
+        "noise_floor": {"value": 0.02, "seed_spread": 0.01, "seed_degrees": 6},
+        "sentences": [],
         "systems": [
             {"label": "retromae 0.5", "dev": [0.15], "test": [0.14]},
             {"label": "none", "dev": [0.1, 0.12], "test": [0.1]},
@@ -83,15 +80,13 @@ def test_a_line_for_each_choice_of_the_others() -> None:
     }
     (noise,) = figure.layout.shapes
     assert (noise.y0, noise.y1) == pytest.approx((0.13, 0.15)), "the noise floor hangs below the best"
-    small = {**decoder(), "objectives": [{"measure": "nDCG@10", "mode": "min"}]}
-    assert band(parse_sweep(small)) == pytest.approx((0.15, 0.17)), "and above it where small is good"
     sweep = parse_sweep(told())
     across = figures.lines(sweep, over(sweep, "N")).layout.shapes[0]
     assert (across.y0, across.y1, across.line.dash) == (0.4, 0.4, "dash"), "points without the parameter"
 
 
 def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
-    front, points = figures.pareto(parse_sweep(told())).data
+    front, points = figures.pareto(parse_sweep(told()), "bytes_per_passage").data
     joined = list(zip(front.x, front.y, strict=True))
     shown = {True: [], False: []}
     for one in told()["points"][:-1]:
@@ -100,31 +95,10 @@ def test_the_front_is_a_line_by_bytes_and_the_rest_is_beaten() -> None:
     assert {*zip(points.x, points.y, strict=True)} - {*joined} == {*shown[False]}
 
 
-def test_the_figures_have_the_trials_of_the_file() -> None:
-    sweep = parse_sweep(decoder())
-    values = [sweep.first(point) for point in sweep.complete]
-    trials, best = figures.history(sweep).data
-    assert list(trials.y) == values and list(best.y) == [*accumulate(values, max)]
-    (surface,) = figures.surface(sweep, over(sweep, "ratio"), over(sweep, "decoding")).data
-    assert list(surface.x) == ["0.15", "0.5", "0.7"] and list(surface.y) == ["basic", "enhanced"]
-    assert surface.z.tolist() == [pytest.approx([0.09, 0.105, 0.125]), pytest.approx([0.12, 0.15, 0.14])]
-    shares = figures.importance(sweep, sweep.importance).data[0]  # type: ignore[arg-type]
-    assert dict(zip(shares.y, shares.x, strict=True)) == {"ratio": 0.7, "decoding": 0.3}
+def test_a_choice_of_none_is_a_value_too() -> None:
     every = parse_sweep(told())
-    assert [line.y for line in figures.rungs(every).data if line.name == "pruned"] == [(0.1,)]
     words = figures.lines(every, over(every, "words from")).data
-    assert {value for line in words for value in line.x} == {"logits", "none"}, "a choice of none is a value too"
-
-
-def test_what_cannot_be_drawn_is_left_out_and_the_rest_is_one_file(tmp_path: Path) -> None:
-    lone = {**decoder(), "importance": None, "noise_floor": None}
-    lone["points"] = [point for point in lone["points"] if point["label"] == lone["best"]]
-    assert list(figures.figures_of(parse_sweep(lone))) == ["History"]
-    html = figures.write(parse_sweep({**told(), "name": "<b>", "importance": None}), tmp_path / "new").read_text()
-    titles = re.findall("<h2>(.*?)</h2>", html)
-    assert titles == ["Over CLS width", "Over N", "Over words from", "History", "Pareto front"]
-    assert html.count("Plotly.newPlot(") >= len(titles) and "<h1>&lt;b&gt;" in html
-    assert not re.search(r"<(script|link)[^>]*(src|href)=", html), "it asks no other host"
+    assert {value for line in words for value in line.x} == {"logits", "none"}
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +106,8 @@ def written(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_was_read_is_written_unchanged_down_to_the_type_of_each_number() -> None:
-    typed = parameter("o.flag", [True, 1, 1.5, "1", None], low=1, high=2.0)
-    for data in (told(), {**decoder(), "floor": "none", "systems": told()["systems"], "parameters": [typed]}):
+    typed = [point(str(value), {"o.flag": value}, 0.1) for value in (True, 1, 1.5, "1", None)]
+    for data in (told(), {**decoder(), "floor": "none", "systems": told()["systems"], "points": typed}):
         assert json.dumps(written(data), sort_keys=True) == json.dumps(data, sort_keys=True)
 
 
@@ -143,15 +117,12 @@ def test_files_from_before_the_comparison_with_the_floor_are_read() -> None:
     found = parse_sweep(data)
     assert found.floor == "" and [system.to_floor for system in found.systems] == [{}, {}]
     assert found.systems[0].means == {"dev": 0.15, "test": 0.14}
-    data["importance"]["shares"] = {"o.decoding": 0.3, "o.ratio": 0.7}
-    importance = parse_sweep(data).importance
-    assert importance is not None and list(importance.shares) == ["o.ratio", "o.decoding"], "the largest first"
 
 
 def test_a_field_of_a_later_version_is_left_out_but_another_format_is_refused() -> None:
     assert "later" not in written({**told(), "later": 1})
     for number in (2, None):
-        with pytest.raises(UserError, match=f"sweep.json has format {number}; this version reads 1"):
+        with pytest.raises(UserError, match=r"sweep.json.format"):
             parse_sweep({**decoder(), "format": number})
     with pytest.raises(UserError, match=r"sweep.json.points.0.label: a value is required"):
         parse_sweep({**decoder(), "points": [{}]})
@@ -192,9 +163,8 @@ SAID = {"better": "is better than", "worse": "is worse than", "equal": "is withi
 
 @pytest.mark.parametrize(("dev", "test"), [("better", "better"), ("equal", "worse"), ("worse", "equal")])
 def test_the_sentence_says_of_each_split_what_its_own_queries_say(tmp_path: Path, dev: str, test: str) -> None:
-    found = systems(tmp_path, {"dev": SHIFTS[dev], "test": SHIFTS[test]}, {"dev": 80, "test": 93})
-    compared = {split: against(found, "none", split, MEASURE) for split in SPLITS}
-    said = sentence("winner", "none", MEASURE, compared)
+    compared = systems(tmp_path, {"dev": SHIFTS[dev], "test": SHIFTS[test]}, {"dev": 80, "test": 93})
+    said = winner_sentence(concluded(compared))
     if dev == test:
         assert said.startswith(f"winner {SAID[test]} none, on test and on dev.")
     else:
@@ -203,11 +173,16 @@ def test_the_sentence_says_of_each_split_what_its_own_queries_say(tmp_path: Path
     assert not any(words in said for words in others)
 
 
+def concluded(compared: list[System]) -> SweepResult:
+    """The result of a sweep that ends with this comparison."""
+    return parse_sweep(decoder()).model_copy(update=final_comparison(compared, MEASURE))
+
+
 def test_its_numbers_are_those_of_the_table_and_of_scipy(tmp_path: Path) -> None:
     """The case that was printed: within the noise on dev, and a clear loss on test in the table below."""
     found = systems(tmp_path, {"dev": -0.04, "test": -0.0885}, {"dev": 60, "test": 93})
-    compared = {split: against(found, "none", split, MEASURE) for split in SPLITS}
-    said = sentence("winner", "none", MEASURE, compared)
+    sweep = concluded(found)
+    said = winner_sentence(sweep)
     line = next(line for line in comparison_table(found, "none", MEASURE, []).splitlines() if "winner" in line)
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert "-0.0885" in cells and "-0.0885" in said
@@ -217,6 +192,17 @@ def test_its_numbers_are_those_of_the_table_and_of_scipy(tmp_path: Path) -> None
         low, high = stats.ttest_rel(own, base).confidence_interval()
         assert f"{split} {own.mean():.4f}, {(own - base).mean():+.4f} [95% interval {low:+.4f}, {high:+.4f}]" in said
     assert "Holm over 2 comparisons" in said and "2 fine-tuning seeds" in said
+    assert winner_sentence(sweep, ["test"]).count("95% interval") == 1
+
+
+def test_the_report_has_a_row_for_every_trial() -> None:
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in trials_table(parse_sweep(told())).splitlines()]
+    assert rows[0] == [
+        *("words from", "CLS width", "N", "probe 1", "nDCG@10", "bytes_per_passage", "to the best", "p (Holm)", "end")
+    ]
+    assert rows[-1] == ["logits", "16", "16", "0.1000", "—", "—", "—", "—", "pruned"]
+    assert rows[-2][:3] == ["none", "—", "—"] and rows[-2][-1] == "complete, CLS:128"
+    assert len(rows) == 2 + len(told()["points"])
 
 
 def values(artifact: Artifact) -> list[float]:
@@ -237,19 +223,17 @@ def test_an_outcome_needs_queries_significance_and_a_sign(difference: float, sig
 
 
 @pytest.mark.parametrize(
-    ("shifts", "said"),
+    ("apart", "said"),
     [
-        ([0.0], "The other trial cannot be told from the best"),
-        ([0.0, -0.1, 0.001], "2 of the other 3 complete trials cannot be told from the best"),
-        ([-0.1], "Every other trial is significantly worse"),
+        ([False], "The other trial cannot be told from the best"),
+        ([False, True, False], "2 of the other 3 complete trials cannot be told from the best"),
+        ([True], "Every other trial is significantly worse"),
     ],
 )
-def test_the_noise_floor_counts_the_trials_that_it_swallows(shifts: list[float], said: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    best = rng.uniform(0.3, 0.7, 90)
-    made = {"best": best}
-    for number, shift in enumerate(shifts):
-        noise = rng.normal(0, 0.1, len(best))
-        made[f"trial {number}"] = best + noise - noise.mean() + shift
-    found = [System(name, {"dev": [evaluated(tmp_path / name, "dev", values)]}) for name, values in made.items()]
-    assert said in floor_sentence(against(found, "best", "dev", MEASURE), SeedSpread(0.0, 0), 1)
+def test_the_noise_floor_counts_the_trials_that_it_swallows(apart: list[bool], said: str) -> None:
+    data = decoder()
+    others = [point for point in data["points"][: 1 + len(apart)] if point["to_best"]]
+    data["points"] = [data["points"][1], *others[: len(apart)]]
+    for point, differs in zip(data["points"][1:], apart, strict=True):
+        point["to_best"]["distinguishable"] = differs
+    assert said in noise_sentence(parse_sweep(data))
