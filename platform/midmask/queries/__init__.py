@@ -17,5 +17,5 @@ and tokens, found again by fingerprint:
 pseudo_queries         a few queries for every passage
 document_spans         documents cut into spans
 terms, word_statistics weights of terms, and the word counts that they come from
-given                  queries and spans from a file
+given                  queries from a file
 """

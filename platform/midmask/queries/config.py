@@ -7,12 +7,11 @@ A source's name is KIND, KIND:PLACE, or the URL of a server. A new source is a c
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.core.config import Config, model_content, runtime
-from midmask.corpora.documents.passages import splitter
+from midmask.core.config import Config, runtime
 from midmask.errors import UserError
 from midmask.queries.query_model import PASSAGE, GenerateConfig
 from midmask.store.place import Place
@@ -74,42 +73,6 @@ def file_content(path: str, named: str) -> str:
     if not Place(path).exists() or Place(path).is_folder():
         raise UserError(f"{named}: there is no such file")
     return Place(path).digest()
-
-
-class Sourced(Config):
-    """A config whose field `source` is KIND, or KIND:PLACE."""
-
-    SECTION: ClassVar[str]  # of the recipe that the config is
-    SOURCES: ClassVar[tuple[str, ...]]  # the choices, as in `QUERY_SOURCES`
-
-    source: str
-
-    @field_validator("source")
-    @classmethod
-    def _source_is_known(cls, source: str) -> str:
-        return canonical(source, cls.SOURCES)
-
-    @property
-    def kind(self) -> str:
-        return kind_and_place(self.source)[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model; empty where the source has none."""
-        return kind_and_place(self.source)[1]
-
-    def content(self) -> dict[str, Any]:
-        """Fingerprints of the source's files, as a part of the artifact's identity.
-
-        Raises:
-            UserError: if the file or the model is not there.
-        """
-        field = f"{self.SECTION}.source"
-        if self.kind == "file":
-            return {"file": file_content(self.place, f"{field} = {self.source}")}
-        if self.kind == "model":
-            return dict(model_content(Path(self.place), field))
-        return splitter() if self.kind == "sentences" else {}
 
 
 SPLITS = (TRAIN, DEV, TEST) = ("train", "dev", "test")

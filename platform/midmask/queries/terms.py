@@ -110,7 +110,6 @@ def _finish(config: WeighConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
 WEIGH = Sharded(
     folder="weights",
     over="tokens/passages",
-    begin=lambda config, inputs, out: None,
     worker=_worker,
     finish=_finish,
 )

@@ -109,7 +109,6 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
 STATISTICS = Sharded(
     folder="counted",
     over="tokens/passages",
-    begin=lambda config, inputs, out: None,
     worker=_make_counter,
     finish=_add_up,
 )
