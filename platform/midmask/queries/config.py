@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from midmask.core.config import Config, runtime
 from midmask.errors import UserError
-from midmask.queries.query_model import PASSAGE, GenerateConfig
+from midmask.queries.query_model import GenerateConfig
 from midmask.store.place import Place
 
 QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
@@ -23,8 +23,12 @@ QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the 
     "keyphrases": ("plain_sources", "KeyphraseQueries"),
     "file:PATH": ("plain_sources", "FileQueries"),
     "model:FOLDER": ("written", "ModelQueries"),
-    "http:URL": ("written", "ServerQueries"),
+    "http:URL": ("chat", "ServerQueries"),
 }
+
+
+PASSAGE = "{passage}"
+"""Placeholder for the passage in a prompt."""
 
 
 def listed(choices: Collection[str]) -> str:
@@ -129,18 +133,13 @@ class QueriesConfig(Config):
         default_factory=GenerateConfig,
         description="model: how it writes queries; of a server its max_tokens, top_p and seed",
     )
-    server_model: str | None = Field(None, description="http: name of the model; none: the server's only one")
+    server_model: str | None = Field(None, description="http: name of the model")
     server_prompt: str = Field(
         "Write {count} different queries that a person who does not know the passage below could type into a search "
         "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
         "numbers, quotes or explanations. Passage: {passage}",
         description="http: the message of a request, with {passage}, and {count} for the number of queries",
         max_length=20_000,
-    )
-    server_max_requests: int | None = Field(
-        None,
-        description="http: largest number of passages that the server is asked about; the rest get no query; none: all",
-        ge=1,
     )
     server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
     server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
@@ -173,6 +172,8 @@ class QueriesConfig(Config):
                 )
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
+        if self.server_model is None and any(kind_and_place(source)[0] == "http" for source in self.sources):
+            raise ValueError("server_model is missing: name a model that the server has")
         if self.server_prompt.count(PASSAGE) != 1:
             raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self

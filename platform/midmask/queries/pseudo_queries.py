@@ -8,7 +8,7 @@
                  are in the passage
     titles       the passage's title; of a collection of documents, with the headings that it stands under
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
-    model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
+    model:FOLDER a sequence-to-sequence model of Hugging Face writes them, as published
 
 Passages without a query are counted and sit out the pre-training.
 """

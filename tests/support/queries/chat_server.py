@@ -34,7 +34,6 @@ class Served:
     dies_after: int | None = None
     key: str = ""
     refuses: str = ""
-    models: tuple[str, ...] = ("tiny",)
     answer: Callable[[str], str] = lambda message: message
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -53,8 +52,6 @@ class Served:
                 return None
             if self.key and headers.get("Authorization") != f"Bearer {self.key}":
                 return Fault(401, body=json.dumps({"error": {"message": f"bad key {headers}"}}).encode())
-            if path.endswith("/models"):
-                return json.dumps({"data": [{"id": name} for name in self.models]}).encode()
             message = body["messages"][0]["content"]
             if self.refuses and self.refuses in message:
                 return Fault(400, body=b'{"error": {"message": "the prompt is too long"}}')

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from midmask.errors import UserError
+from midmask.queries.chat import ServerQueries
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.query_model import GenerateConfig
-from midmask.queries.written import ServerQueries
 from midmask.store.place import Place
 from tests.support.queries.articles import opening
 from tests.support.queries.documents import text_of
@@ -27,7 +27,7 @@ START = "from transformers.cli.transformers import main; main()"
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served")
-    write_causal(folder, chat=True, positions=512)
+    write_causal(folder)
     return folder
 
 
