@@ -23,7 +23,6 @@ from midmask.choice.report import (
     certainty,
     code,
     headline,
-    loading_lines,
     readable,
     score,
     search_command,
@@ -102,7 +101,7 @@ def test_hostile_texts_are_shown_as_they_are() -> None:
     articles = page.inside("blockquote")
     assert readable(HOSTILE_PASSAGE) in articles and HOSTILE in articles
     assert HOSTILE in page.inside("td") + page.inside("th") and HOSTILE in page.inside("li")
-    assert HOSTILE in page.inside("desc") and HOSTILE in page.inside("ol")
+    assert HOSTILE in page.inside("ol")
     everywhere = {name: HOSTILE + '"' for name in ("corpus", "baseline", "measure", "model", "collection", "command")}
     reason = Recommendation("retromae", "dense", True, HOSTILE)
     text = verdict_html(replace(one, **everywhere, recommendation=reason))
@@ -182,7 +181,7 @@ def test_hostile_texts_stay_texts_in_markdown() -> None:
     assert "<" not in prose, "no HTML"
     assert not re.search(r"(?<!\\)\]\(", prose), "no link or image"
     assert "\\*\\*bold\\*\\*" in prose and "\n# No heading" not in prose and "\n| no |" not in prose
-    assert text.count("```") == 8, "the passage's own fence opens nothing"
+    assert text.count("```") == 4, "the passage's own fence opens nothing"
     text.encode("utf-8")
     assert len(PUMP) > LONGEST_PASSAGE and PUMP[:LONGEST_PASSAGE] + " …" in text and PUMP not in text
     odd = replace(systems()[1], system=f"a|b`c`\n{HOSTILE}")
@@ -199,8 +198,8 @@ def test_where_bm25_wins_the_model_is_the_best_encoders() -> None:
     one = replace(verdict(), recommendation=Recommendation("bm25", "bm25", True, ""))
     best = next(row for row in one.finalists if row.model)
     text = verdict_markdown(one)
-    assert one.delivered == best and best.label in text and "SentenceTransformer(" in text
-    assert "sentence_transformers" not in verdict_markdown(replace(one, model="")), "nothing was trained"
+    assert one.delivered == best and f"“{best.label}”, the best system with one" in text
+    assert "“bm25” has no model: nothing was trained" in verdict_markdown(replace(one, model=""))
 
 
 ANY_TEXT = st.text(max_size=2_000)
@@ -301,7 +300,6 @@ def test_a_verdict_without_middle_training_opens_with_it(enough: float | None, f
 def test_commands_quote_names() -> None:
     one = replace(verdict(), folder="a b'; rm -rf")
     assert search_command(one) == """midmask search 'a b'"'"'; rm -rf'"""
-    compile("\n".join(loading_lines(replace(one, model="a\"b'\n\\c"))), "lines", "exec")
 
 
 @pytest.mark.parametrize("one", [verdict(), undecided()])
@@ -432,4 +430,4 @@ def test_headings_tables_and_pictures_are_there_for_all_readers(browser: Chrome,
     assert roles.count("table") == 3 and roles.count("rowheader") == 12 + 3
     assert roles.count("columnheader") == 6 + 6 + 2 or width < 500
     images = [node for node in tree if node["role"]["value"] == "image" and not node["ignored"]]
-    assert len(images) == 1 and images[0]["name"]["value"] and images[0]["description"]["value"]
+    assert len(images) == 1 and images[0]["name"]["value"]

@@ -26,7 +26,7 @@ from midmask.queries.collection import (
 )
 from midmask.queries.config import QueriesConfig
 from midmask.queries.given import read_file
-from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
+from midmask.queries.plain_sources import MARGIN, STOP_WORDS, query_of_object, query_of_row, title_query
 from midmask.queries.selection import bm25_over, draw_shares, drop_unfound, normalised
 from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
@@ -38,7 +38,7 @@ from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, 
 
 PASSAGES = articles(6)
 
-PLAIN = ("titles", "sentences", "spans", "keyphrases")
+PLAIN = ("titles", "sentences", "keyphrases")
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +106,6 @@ def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
     assert one != other, "another seed draws others"
 
 
-def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
-    of = {one.doc_id: one for one in PASSAGES}
-    lengths = Counter()
-    taken: dict[str, list[tuple[int, int]]] = {}
-    for made in source_of("spans", per_passage=4).queries(PASSAGES):
-        assert made.hidden is not None
-        start, end = made.hidden
-        assert made.text == of[made.doc_id].text[start:end] == made.text.strip()
-        assert all(end <= first or last <= start for first, last in taken.get(made.doc_id, []))
-        taken.setdefault(made.doc_id, []).append(made.hidden)
-        lengths[len(made.text.split())] += 1
-    assert set(lengths) == set(range(4, 11))
-    short = Passage("p", "", "one two three four five six seven eight")
-    assert not list(source_of("spans", per_passage=4).queries([short]))
-
-
 def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) -> None:
     have = Counter(stem for one in PASSAGES for stem in set(stems(f"{one.title} {one.text}")))
     of = {one.doc_id: one for one in PASSAGES}
@@ -170,9 +154,10 @@ def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"sources": {"title": 1.0}}, "'title'; choose titles, sentences, spans, keyphrases, file:PATH"),
+    ({"sources": {"title": 1.0}}, "'title'; choose titles, sentences, keyphrases, file:PATH"),
     ({"sources": {"titles": 0.0}}, "weights are above 0"),
     ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
+    ({"sources": {"http:http://a/v1": 1.0}}, "server_model is missing"),
     ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),
 ]
 
@@ -186,7 +171,8 @@ def test_impossible_configs_name_the_choices(changes: dict[str, Any], message: s
 
 def test_a_server_and_a_path_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = QueriesConfig(sources={"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0})
+    sources = {"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0}
+    config = QueriesConfig(sources=sources, server_model="m")
     assert config.sources == {"https://host:8/v1": 1.0, f"file:{tmp_path}/q.txt": 2.0, f"model:{tmp_path}/m": 1.0}
 
 
@@ -220,25 +206,24 @@ def test_lines(tmp_path: Path, line: str, json_lines: bool, wanted: str | None) 
     assert (given.fault is None, given.texts) == (wanted is not None, [wanted or line])
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.1, 0.5])
-def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index, margin) -> None:
+def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index) -> None:
     texts = real_looking()
     (tmp_path / "q.txt").write_text("\n".join([*texts, texts[0], "", "unheard words"]))
-    source = open_source(f"file:{tmp_path}/q.txt", opening(QueriesConfig(margin=margin), index=index, limit=1_000))
+    source = open_source(f"file:{tmp_path}/q.txt", opening(QueriesConfig(), index=index, limit=1_000))
     found = {made.text: made.doc_id for made in source.queries(SEARCHED)}
     hand = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in SEARCHED})
     wanted = {}
     for text in set(texts):
         scores = sorted(((score, doc_id) for doc_id, score in hand.scores(text).items()), reverse=True)
-        if scores[0][0] >= (1 + margin) * scores[1][0]:
+        if scores[0][0] >= (1 + MARGIN) * scores[1][0]:
             wanted[text] = scores[0][1]
-    assert found == wanted and 0 < len(found) < len(texts) + (margin == 0)
+    assert found == wanted and 0 < len(found) < len(texts)
 
 
 def test_only_so_many_are_searched_as_are_wanted(tmp_path: Path, index: Bm25Index) -> None:
     rows = [{"query": text} for text in real_looking()]
     (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    source = open_source(f"file:{tmp_path}/q.jsonl.gz", opening(QueriesConfig(margin=0.0), index=index, limit=7))
+    source = open_source(f"file:{tmp_path}/q.jsonl.gz", opening(QueriesConfig(), index=index, limit=7))
     assert 0 < len(list(source.queries(SEARCHED))) <= 7 < len(rows)
 
 
@@ -252,7 +237,7 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     passages = [*FEW_ARTICLES, *(extra or [])]
     known = CollectionFacts(corpus_of(folder, passages).place)
     of = {one.doc_id: one for one in passages}
-    some = [Candidate(one, of[one.doc_id], "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    some = [Candidate(one, of[one.doc_id], "sentences", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
     selection.screen(some, known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
@@ -317,7 +302,7 @@ def test_hidden_parts_leave_a_space() -> None:
     assert without_hidden(passage, hide[2:]) == passage
 
 
-def candidate(number: int, source: str = "spans", rank: int | None = 1, split: str = "train") -> Candidate:
+def candidate(number: int, source: str = "sentences", rank: int | None = 1, split: str = "train") -> Candidate:
     made, passage = MadeQuery(f"d{number}", f"query {number}"), Passage(f"d{number}", "", "")
     return Candidate(made, passage, source, f"{source}-{number:04d}", split, float(number), rank=rank)
 
@@ -416,7 +401,7 @@ def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path:
 
 def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_never_do(tmp_path: Path) -> None:
     server = "http://127.0.0.1:9/v1"
-    assert roles(MANY, tmp_path / "asked", sources={**WEIGHED, server: 1.0}).judge == {server: 1.0}
+    assert roles(MANY, tmp_path / "asked", sources={**WEIGHED, server: 1.0}, server_model="m").judge == {server: 1.0}
     questions = tmp_path / "questions.txt"
     questions.write_text("what is this\n")
     weak = roles(MANY, tmp_path / "weak", sources={f"file:{questions}": 1.0, "keyphrases": 1.0})

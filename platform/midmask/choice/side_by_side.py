@@ -1,4 +1,4 @@
-"""A verdict's systems over its collection, asked by hand: what each of them finds for a typed query, and how fast.
+"""A verdict's systems over its collection, asked by hand: what each of them finds for a typed query.
 
     VERDICT/verdict.json     which systems, their model folders, the collection
     VERDICT/search/          what the searches need, computed once: vectors of all passages, BM25's index
@@ -9,10 +9,8 @@ the collection and of the model's files, so another model is encoded anew and th
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +38,11 @@ from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index
-from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.retrieve.ranked import fuse
 from midmask.retrieve.searched_queries import read_qrels
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.training.run import Log
 
 Show = Callable[[str], None]
 """Takes a line of progress."""
@@ -58,22 +54,18 @@ JOINED_DEPTH = 101
 """Passages of each list that are joined, as in an evaluation of the usual depth: a deeper list would rank otherwise."""
 
 
-@dataclass(frozen=True)
-class Ranker:
-    """One system over one collection."""
-
-    how: str  # what is scored, in words
-    rank: Callable[[str, int], list[ScoredDocument]]  # query, k -> the best passages in order; ties by document id
+Ranker = Callable[[str, int], list[ScoredDocument]]
+"""query, k -> the best passages in order; ties by document id."""
 
 
 def fused_ranker(encoder: Ranker, bm25: Ranker) -> Ranker:
     """An encoder's list and BM25's as one, joined as in the contest."""
 
     def rank(query: str, k: int) -> list[ScoredDocument]:
-        lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (encoder, bm25)]
+        lists = [_as_table(ranker(query, max(k, JOINED_DEPTH))) for ranker in (encoder, bm25)]
         return _scored(fuse(lists[0], lists[1], BM25_SHARE, k, FUSION))
 
-    return Ranker(f"{encoder.how}, joined with BM25", rank)
+    return rank
 
 
 def _as_table(found: list[ScoredDocument]) -> pa.Table:
@@ -103,14 +95,14 @@ class SearchStore:
 
     def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
         """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
-        searcher, views = self.open_searcher(folder, show), read_facts(folder).representation.views
+        searcher = self.open_searcher(folder, show)
 
         def rank(query: str, k: int) -> list[ScoredDocument]:
             scores_QK, rows_QK = searcher.find([query], k)
             pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
             return [(stored.doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
 
-        return Ranker(" + ".join(views), rank)
+        return rank
 
     def open_searcher(self, folder: Path, show: Show) -> Searcher:
         """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
@@ -137,13 +129,13 @@ class SearchStore:
         """
         step = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
         index = Bm25Index(self._runner(show).compute(step).place)
-        return Ranker("words", lambda query, k: _scored(index.search(["query"], [query], k)))
+        return lambda query, k: _scored(index.search(["query"], [query], k))
 
     def _recipe(self) -> Any:
         return override(RECIPES["none"](), {"corpus": self._config.model_dump()})
 
     def _runner(self, show: Show) -> Runner:
-        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _step_lines(show))
+        return Runner(self._store, LOCAL, _step_lines(show))
 
 
 def reads_titles(folder: Path) -> bool:
@@ -173,40 +165,16 @@ def _step_lines(show: Show) -> Observer:
     return observe
 
 
-def _encode(
-    show: Show, config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log
-) -> dict[str, Any]:
-    """The one-process step, with a line for each block of passages."""
-    work = Encode(config, inputs, out)
-    work.begin()
-    last = work.blocks[-1]
-    for number, block in enumerate(work.blocks):
-        show(f"Encoding the passages: {block.start:,} of {last.start + last.rows:,}")
-        work.encode(number)
-    return work.finish()
-
-
 FILE = "verdict.json"
 
 DEPTH = 100
 """Passages ranked for a query, however many are shown: judgements and rank changes look further than the eye."""
 
+SUGGESTED = 4
+"""Made queries that are offered to people who ask nothing yet."""
+
 ANSWERS_KEPT = 4096
 """Ranked lists that stay in memory, so that a page that is drawn again does not search again."""
-
-
-@dataclass(frozen=True)
-class RankedAnswer:
-    """A system's ranked list for one query."""
-
-    scored: tuple[ScoredDocument, ...]
-    # Of the search, from the text to the list, without reading texts, loading the model and encoding the collection.
-    seconds: float
-    how: str  # what was scored, in words
-
-    @property
-    def doc_ids(self) -> tuple[str, ...]:
-        return tuple(doc_id for doc_id, _ in self.scored)
 
 
 class SideBySide:
@@ -277,11 +245,10 @@ class SideBySide:
         with self._opening:
             if label not in self._open:
                 ranker = self._make(label, show or _ignore)
-                ranker.rank("warm up", 1)  # opens files and weights, which is no part of a search's time
                 self._open[label] = ranker
         return self._open[label]
 
-    def rank(self, label: str, query: str, k: int = DEPTH) -> RankedAnswer:
+    def rank(self, label: str, query: str, k: int = DEPTH) -> tuple[ScoredDocument, ...]:
         """The best `k` passages of a query by one system; a query that was asked before is not searched again.
 
         Raises:
@@ -293,14 +260,12 @@ class SideBySide:
         with self._searching:
             return self._answer(label, query, k)
 
-    def _search(self, label: str, query: str, k: int) -> RankedAnswer:
-        ranker, began = self._open[label], time.perf_counter()
-        scored = tuple(ranker.rank(query, k))
-        return RankedAnswer(scored, time.perf_counter() - began, ranker.how)
+    def _search(self, label: str, query: str, k: int) -> tuple[ScoredDocument, ...]:
+        return tuple(self._open[label](query, k))
 
     def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
-        """The best `k` passages of a query with their texts; `rank` gives the same list with its time."""
-        scored = self.rank(label, query, max(k, DEPTH) if k >= 1 else k).scored[:k]
+        """The best `k` passages of a query with their texts."""
+        scored = self.rank(label, query, max(k, DEPTH) if k >= 1 else k)[:k]
         passages = self.passages([doc_id for doc_id, _ in scored])
         return [Hit(doc_id, score, *passages[doc_id][1:]) for doc_id, score in scored]
 
@@ -314,13 +279,11 @@ class SideBySide:
         return StoredPassages(self._corpus().place)
 
     @cached_property
-    def made_queries(self) -> Mapping[str, str]:
-        """At most 200 of the verdict's test queries by id, in the order of a hash; empty if it has none."""
+    def made_queries(self) -> tuple[str, ...]:
+        """A few of the verdict's test queries, the first by a hash; empty if it has none."""
         qrels = read_qrels(self._corpus()).to_pylist()
         test = sorted({row["query_id"] for row in qrels if row["split"] == "test"})
-        drawn = fixed_sample(test, min(200, len(test)))
-        texts = query_texts(self._corpus(), drawn)
-        return {name: texts[name] for name in drawn}
+        return tuple(query_texts(self._corpus(), fixed_sample(test, min(SUGGESTED, len(test)))).values())
 
     def _corpus(self, show: Show | None = None) -> Artifact:
         """The collection as it was prepared."""

@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # brings torch, which the other pages do not need
 LONGEST = 500
 """Characters of a typed query."""
 
-SUGGESTED = 4
-"""Made queries that are offered while nothing is typed."""
-
 SHOWN = 10
 """Results of a list."""
 
@@ -130,13 +127,12 @@ def _writer(line: DeltaGenerator) -> Callable[[str], None]:
 
 
 def suggestions(site: "SideBySide") -> None:
-    made = list(site.made_queries.values())[:SUGGESTED]
-    if not made:
+    if not site.made_queries:
         st.info("Type a query above.")
         return
     st.caption("Type a query above, or try one that was made of the documents for the verdict:")
     with st.container(key="suggested"):
-        for number, text in enumerate(made):
+        for number, text in enumerate(site.made_queries):
             st.button(plain(text), key=f"suggested {number}", on_click=_ask_for, args=(text,), icon=":material/search:")
 
 
@@ -164,20 +160,22 @@ def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, righ
     """Both systems' results beside each other; on a phone below each other."""
     from midmask.choice.side_by_side import rank_changes
 
-    answers = {"left": site.rank(left, query), "right": site.rank(right, query)}
-    other = {"left": answers["right"].doc_ids, "right": answers["left"].doc_ids}
+    answers = {
+        side: [doc_id for doc_id, _ in site.rank(label, query)] for side, label in (("left", left), ("right", right))
+    }
+    other = {"left": answers["right"], "right": answers["left"]}
     known = store.read()
     with st.container(key="lists"):
         for side, label, column in zip(answers, (left, right), st.columns(2), strict=True):
-            answer = answers[side]
+            doc_ids = answers[side]
             with column:
-                st.html(_heading(site, label, answer.seconds, answer.how))
-                changes = rank_changes(answer.doc_ids[:SHOWN], other[side])
-                if not answer.doc_ids:
+                st.html(_heading(site, label))
+                changes = rank_changes(doc_ids[:SHOWN], other[side])
+                if not doc_ids:
                     st.info("Nothing found: no passage shares a word with the query.")
                 marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
-                passages = site.passages(answer.doc_ids[:SHOWN])
-                for number, (doc_id, mark) in enumerate(zip(answer.doc_ids, marks, strict=False), start=1):
+                passages = site.passages(doc_ids[:SHOWN])
+                for number, (doc_id, mark) in enumerate(zip(doc_ids, marks, strict=False), start=1):
                     with st.container(border=True, key=f"hit-{side}-{number}"):
                         st.html(card(*passages[doc_id], query, f"{number}", mark))
                         thumb(store, known, query, doc_id, side)
@@ -201,11 +199,9 @@ def _keep(store: JudgementStore, key: str, query: str, doc_id: str) -> None:
         st.error(plain(str(error)), icon=":material/error:")
 
 
-def _heading(site: "SideBySide", label: str, seconds: float, how: str) -> str:
-    notes = [("badge", "recommended")] if label == site.recommended else []
-    notes += [("badge", "baseline")] if label == site.baseline else []
-    notes += [("", how), ("time", f"{1000 * seconds:.0f} ms")]
-    spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in notes)
+def _heading(site: "SideBySide", label: str) -> str:
+    roles = {"recommended": site.recommended, "baseline": site.baseline}
+    spans = "".join(f'<span class="badge">{role}</span>' for role, own in roles.items() if label == own)
     return f'<div class="mm-side"><b>{escape(label)}</b>{spans}</div>'
 
 

@@ -19,7 +19,6 @@ from midmask.store.place import Place
 QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
     "titles": ("plain_sources", "TitleQueries"),
     "sentences": ("plain_sources", "SentenceQueries"),
-    "spans": ("plain_sources", "SpanQueries"),
     "keyphrases": ("plain_sources", "KeyphraseQueries"),
     "file:PATH": ("plain_sources", "FileQueries"),
     "model:FOLDER": ("written", "ModelQueries"),
@@ -113,11 +112,6 @@ class QueriesConfig(Config):
     )
     copies: int = Field(
         3, ge=1, description="largest number of passages with one title, or nearly one text, that a query is made for"
-    )
-    margin: float = Field(
-        0.1,
-        ge=0,
-        description="file: how much more than its second passage, as a share, BM25 must score the first for a query",
     )
     round_trip: Literal["none", "bm25", "either"] = Field(
         "either",

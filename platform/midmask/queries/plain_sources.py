@@ -1,10 +1,9 @@
-"""Sources of queries that need no model: titles, sentences, spans, keyphrases, and the lines of a file.
+"""Sources of queries that need no model: titles, sentences, keyphrases, and the lines of a file.
 
 Numbers that sources draw with are functions of seed, passage and purpose, so never of batches or of order.
 
     titles      the short name that an author gave to a passage; it is hidden from the passage, and so are its copies
     sentences   the inverse cloze task (Lee et al. 2019): one sentence asks for the rest of its passage
-    spans       a few words in a row, from anywhere in a passage, hidden from it: the crudest stand-in
     keyphrases  what a passage is about, in 2 to 5 of its words, as people type into a search box
     file        queries of real people, without judgements
 
@@ -116,12 +115,8 @@ class SentenceQueries(Source):
         fitting = list(_fitting(passage.text))
         order = sorted(range(len(fitting)), key=lambda number: (self.draw("sentences", passage.doc_id, number), number))
         for number in order[: self.config.per_passage]:
-            yield _cut_out(passage, *fitting[number])
-
-
-def _cut_out(passage: Passage, start: int, end: int) -> MadeQuery:
-    """The query that a part of a passage makes, which hides it."""
-    return MadeQuery(passage.doc_id, " ".join(passage.text[start:end].split()), hidden=(start, end))
+            start, end = fitting[number]
+            yield MadeQuery(passage.doc_id, " ".join(passage.text[start:end].split()), hidden=(start, end))
 
 
 def _fitting(text: str) -> Iterator[tuple[int, int]]:
@@ -133,35 +128,6 @@ def _fitting(text: str) -> Iterator[tuple[int, int]]:
         at += len(sentence)
         if FEWEST_SENTENCE_WORDS <= (words := len(sentence.split())) <= MOST_SENTENCE_WORDS and 2 * words <= whole:
             yield start, end
-
-
-FEWEST_SPAN_WORDS, MOST_SPAN_WORDS = 4, 10
-SPAN_SHARE = 3
-"""Smallest ratio of a passage's words to those of a span."""
-
-
-class SpanQueries(Source):
-    """Up to `per_passage` spans of 4 to 10 words, their length and place drawn by a hash of the passage's id; those
-    that meet an earlier one of the passage are left out.
-    """
-
-    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
-        words = [match.span() for match in re.finditer(r"\S+", passage.text)]
-        taken: list[range] = []
-        for number in range(self.config.per_passage):
-            span = self._draw_span(passage.doc_id, number, len(words))
-            if span and not any(span.start < other.stop and other.start < span.stop for other in taken):
-                taken.append(span)
-                yield _cut_out(passage, words[span.start][0], words[span.stop - 1][1])
-
-    def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
-        """Draws the word positions of a span; None if the passage is too short."""
-        lengths = MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
-        length = FEWEST_SPAN_WORDS + self.draw("span length", doc_id, number) % lengths
-        if words < SPAN_SHARE * length:
-            return None
-        start = self.draw("span start", doc_id, number) % (words - length + 1)
-        return range(start, start + length)
 
 
 FEWEST_PHRASE_WORDS, MOST_PHRASE_WORDS = 2, 5
@@ -246,6 +212,10 @@ KEYS = ("text", "query", "question")
 LAYOUT = 'wanted are lines of text, id<TAB>text, or {"text": …} in a .jsonl file'
 
 
+MARGIN = 0.1
+"""How much more than its second passage, as a share, BM25 must score the first for a query."""
+
+
 class FileQueries(Source):
     """The queries of a file that BM25 answers clearly, each with the passage that it finds.
 
@@ -265,7 +235,7 @@ class FileQueries(Source):
         if not texts:
             raise UserError(f"{named}: there is no query in it; {LAYOUT}")
         order = sorted(zip(hash64(texts, f"queries {self.config.seed} file").tolist(), texts, strict=True))
-        self._of = self._answers([text for _, text in order[: opening.limit]], opening.index(), self.config.margin)
+        self._of = self._answers([text for _, text in order[: opening.limit]], opening.index())
 
     @classmethod
     def content(cls, place: str, named: str) -> Any:
@@ -282,13 +252,13 @@ class FileQueries(Source):
             log.warning("%s: %d of %d lines hold no query", named, bad, len(lines))
         return list(dict.fromkeys(" ".join(line.texts[0].split()) for line in lines if line.fault is None))
 
-    def _answers(self, texts: list[str], index: Bm25Index, margin: float) -> dict[str, list[str]]:
+    def _answers(self, texts: list[str], index: Bm25Index) -> dict[str, list[str]]:
         """doc_id -> the queries whose BM25 ranking this passage leads by the margin."""
         answers: dict[str, list[str]] = {}
         for text in texts:
             ranked = index.search(["q"], [text], 2)
             scores = ranked["score"].to_pylist()
-            if scores and (len(scores) == 1 or scores[0] >= (1 + margin) * scores[1]):
+            if scores and (len(scores) == 1 or scores[0] >= (1 + MARGIN) * scores[1]):
                 answers.setdefault(ranked["doc_id"][0].as_py(), []).append(text)
         return answers
 
