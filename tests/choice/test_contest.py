@@ -13,7 +13,6 @@ from midmask import Corpus, UserError, Verdict
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import (
     AS_IS,
-    GPL,
     LEXICAL,
     MINED,
     SCORED,
@@ -30,7 +29,6 @@ from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, Cont
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
 from midmask.corpora.writer import write_beir
-from midmask.objectives.finetuning.distillation import Distillation
 from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -130,19 +128,18 @@ def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
     assert (tmp_path / FILE).read_bytes() == after
 
 
-TEACHER = "/models/cross-encoder"
-BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4, teacher=TEACHER)
+BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4)
 
 
 def every_contender() -> list[System]:
     first = first_contenders(SYSTEMS, "minilm")
-    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED), taught=True))]
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED)))]
 
 
 def test_all_kinds_take_part_each_with_the_rounds_sizes():
     found = every_contender()
     plain = (LEXICAL, System("none", "dense", AS_IS))
-    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED), ("mlm", "dense", GPL))
+    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED))
     assert {*plain, *(System(*one) for one in one_of_each)} < set(found)
     assert all(one.tuning != AS_IS for one in first_contenders(SYSTEMS, "tiny")), "its weights are random"
     for contender in found:
@@ -165,21 +162,12 @@ def test_no_two_contenders_have_one_name():
 
 
 def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
-    def kinds(contender: System, *representations: str, taught: bool = False) -> list[tuple[str, str]]:
-        return [(one.representation, one.tuning) for one in relatives(contender, representations, taught=taught)]
+    def kinds(contender: System, *representations: str) -> list[tuple[str, str]]:
+        return [(one.representation, one.tuning) for one in relatives(contender, representations)]
 
     assert kinds(LEXICAL, *SCORED) == kinds(System("mlm", "splade", TUNED), *SCORED) == []
     assert kinds(System("simcse", "dense", TUNED), *SCORED) == [("dense", MINED)]
     assert kinds(System("mlm", "dense", TUNED), "dense") == [("dense", MINED)]
-    assert kinds(System("mlm", "dense", TUNED), "dense", taught=True) == [("dense", MINED), ("dense", GPL)]
-
-
-def test_with_a_teacher_its_margins_are_learned_and_without_one_there_is_no_such_setting():
-    (stage,) = recipe_of(BENCHMARK, System("mlm", "dense", GPL).key).stages
-    assert isinstance(stage.loss, Distillation.Config) and stage.loss.loss == "margin_mse"
-    assert stage.teacher is not None and (stage.teacher.folder, stage.teacher.train) == (TEACHER, None)
-    assert System("mlm", "dense", GPL, joined=True).name == ("mlm, GPL", "dense with BM25")
-    assert GPL not in contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {}, seed=4).settings
 
 
 PASSAGES = 2 * OTHERS + 1

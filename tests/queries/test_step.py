@@ -199,7 +199,7 @@ def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Pat
 
 
 ARTICLES = articles(60)
-CONFIG = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0}, round_trip_depth=2, per_passage=1)
+CONFIG = QueriesConfig(sources={"sentences": 1.0, "keyphrases": 1.0}, round_trip_depth=2, per_passage=1)
 
 
 @pytest.fixture(scope="module")

@@ -405,7 +405,7 @@ class Contest:
             [entry for entry in trained if entry not in better],
             f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
-        variants = relatives(trained[0], self._conditions.representations, taught=self._conditions.taught)
+        variants = relatives(trained[0], self._conditions.representations)
         new = [entry for entry in variants if entry not in self._dev]
         return (*untrained_of(current.contenders), *better, *new)
 

@@ -159,7 +159,6 @@ class Conditions:
     seed: int
     limits: Limits
     representations: tuple[str, ...]
-    taught: bool  # whether there is a cross-encoder to learn from
     survey: Survey
     sample: Callable[[str], Sample | None]  # split -> the sample to search; None: the collection is small
 

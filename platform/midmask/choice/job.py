@@ -25,7 +25,6 @@ from midmask.choice.contenders import (
     budget_seconds,
     first_contenders,
     queries_config,
-    teacher_folder,
 )
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
@@ -107,7 +106,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
     """The request of a command line.
 
     Raises:
-        UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+        UserError: for a budget, source, system, representation, or field that there is not.
     """
     corpus = CorpusConfig(name=options.corpus)
     sources = dict(flags.query_sources or QueriesConfig().sources)
@@ -121,7 +120,6 @@ def request_for(options: Options, flags: Namespace) -> Request:
         budget=budget_seconds(flags.budget),
         out=Path(out).expanduser().absolute(),
         queries=queries_config(fields, options.set_fields, seed),
-        teacher=teacher_folder(flags.teacher),
         systems=tuple(names_in(flags.systems or "")) or SYSTEMS,
         representations=tuple(names_in(flags.representations or "")) or tuple(SCORED),
         changes=options.set_fields,

@@ -111,7 +111,6 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
         seed=request.seed,
         limits=Limits(made.passages, made.counts.train),
         representations=request.representations,
-        taught=request.teacher is not None,
         survey=survey,
         sample=cache(lambda split: sample_of(made, split, workshop.storage)),
     )
@@ -133,7 +132,7 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
     name, changes = f"beir:{collection}", request.own_changes
-    return contest(name, request.systems, size, splits, changes, request.seed, request.teacher)
+    return contest(name, request.systems, size, splits, changes, request.seed)
 
 
 def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:

@@ -10,7 +10,7 @@ the collection and of the model's files, so another model is encoded anew and th
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from midmask.choice.contenders import FUSION
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, override
 from midmask.core.process import usable_cores
-from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError, reason, unknown
@@ -33,13 +32,11 @@ from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.searching import adopted, bm25_index, passage_encoding_step
 from midmask.experiment.training_steps import Survey
-from midmask.leaderboard.queries import query_texts
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index
 from midmask.retrieve.ranked import fuse
-from midmask.retrieve.searched_queries import read_qrels
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -93,8 +90,9 @@ class SearchStore:
         """
         return self._runner(show).compute(plan(self._recipe(), self._survey).corpus)
 
-    def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
+    def open_encoder(self, folder: Path, show: Show) -> Ranker:
         """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
+        stored = StoredPassages(self.open_corpus(show).place)
         searcher = self.open_searcher(folder, show)
 
         def rank(query: str, k: int) -> list[ScoredDocument]:
@@ -167,14 +165,13 @@ def _step_lines(show: Show) -> Observer:
 
 FILE = "verdict.json"
 
+
+def _ignore(line: str) -> None:
+    """Shows nothing."""
+
+
 DEPTH = 100
-"""Passages ranked for a query, however many are shown: judgements and rank changes look further than the eye."""
-
-SUGGESTED = 4
-"""Made queries that are offered to people who ask nothing yet."""
-
-ANSWERS_KEPT = 4096
-"""Ranked lists that stay in memory, so that a page that is drawn again does not search again."""
+"""Passages of a list, however many are shown: rank changes look further than the eye."""
 
 
 class SideBySide:
@@ -200,25 +197,13 @@ class SideBySide:
         corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
         self._store = SearchStore(corpus, Place(str(self.folder / "search")))
         self._estimates = {one.label: one for one in sorted(self.verdict.systems, key=lambda one: one.rank)}
-        self._prepared: Artifact | None = None
         self._open: dict[str, Ranker] = {}
         self._opening, self._searching = threading.RLock(), threading.RLock()
-        self._answer = lru_cache(ANSWERS_KEPT)(self._search)
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """Labels of the systems that can be asked, the verdict's best first."""
-        return tuple(label for label in self._estimates if label not in self.missing)
-
-    @cached_property
-    def missing(self) -> Mapping[str, str]:
-        """Label of each system that cannot be asked -> why."""
-        folders = {label: self.model_of(label) for label in self._estimates}
-        return {
-            label: f"its model folder {folder} is not there"
-            for label, folder in folders.items()
-            if folder is not None and not (folder / "config.json").is_file()
-        }
+        """Labels of the systems, the verdict's best first."""
+        return tuple(self._estimates)
 
     def is_open(self, label: str) -> bool:
         """Whether a system answers at once."""
@@ -229,7 +214,7 @@ class SideBySide:
         name = self._estimates[label].model
         return self._path(name) if name else None
 
-    def open(self, label: str, show: Show | None = None) -> Ranker:
+    def open(self, label: str, show: Show = _ignore) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
 
         Args:
@@ -240,32 +225,26 @@ class SideBySide:
         """
         if label not in self._estimates:
             raise unknown("system", label, self._estimates)
-        if label in self.missing:
-            raise UserError(f"{label}: {self.missing[label]}; choose one of {', '.join(self.systems)}")
         with self._opening:
             if label not in self._open:
-                ranker = self._make(label, show or _ignore)
-                self._open[label] = ranker
+                self._open[label] = self._make(label, show)
         return self._open[label]
 
-    def rank(self, label: str, query: str, k: int = DEPTH) -> tuple[ScoredDocument, ...]:
-        """The best `k` passages of a query by one system; a query that was asked before is not searched again.
+    def rank(self, label: str, query: str, k: int = DEPTH) -> list[ScoredDocument]:
+        """The best `k` passages of a query by one system.
 
         Raises:
             UserError: as `open`, and if k is below 1.
         """
         if k < 1:
             raise UserError(f"k = {k}: a search gives at least 1 passage")
-        self.open(label)
+        ranker = self.open(label)
         with self._searching:
-            return self._answer(label, query, k)
-
-    def _search(self, label: str, query: str, k: int) -> tuple[ScoredDocument, ...]:
-        return tuple(self._open[label](query, k))
+            return ranker(query, k)
 
     def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
         """The best `k` passages of a query with their texts."""
-        scored = self.rank(label, query, max(k, DEPTH) if k >= 1 else k)[:k]
+        scored = self.rank(label, query, k)
         passages = self.passages([doc_id for doc_id, _ in scored])
         return [Hit(doc_id, score, *passages[doc_id][1:]) for doc_id, score in scored]
 
@@ -276,37 +255,21 @@ class SideBySide:
 
     @cached_property
     def _stored(self) -> StoredPassages:
-        return StoredPassages(self._corpus().place)
-
-    @cached_property
-    def made_queries(self) -> tuple[str, ...]:
-        """A few of the verdict's test queries, the first by a hash; empty if it has none."""
-        qrels = read_qrels(self._corpus()).to_pylist()
-        test = sorted({row["query_id"] for row in qrels if row["split"] == "test"})
-        return tuple(query_texts(self._corpus(), fixed_sample(test, min(SUGGESTED, len(test)))).values())
-
-    def _corpus(self, show: Show | None = None) -> Artifact:
-        """The collection as it was prepared."""
-        with self._opening:
-            if self._prepared is None:
-                self._prepared = self._store.open_corpus(show or _ignore)
-            return self._prepared
+        return StoredPassages(self._store.open_corpus(_ignore).place)
 
     def _make(self, label: str, show: Show) -> Ranker:
-        self._corpus(show)  # read once, whatever systems are opened side by side
         folder = self.model_of(label)
         if folder is None:
             return self._store.open_bm25(show, titles=self._titles)
-        encoder = self._store.open_encoder(folder, self._stored, show)
+        encoder = self._store.open_encoder(folder, show)
         if not self._estimates[label].joined:
             return encoder
         return fused_ranker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
 
     @property
     def _titles(self) -> bool:
-        """Whether BM25 reads titles: as the best system with a model does, which it was compared with."""
-        folders = [folder for label in self.systems if (folder := self.model_of(label)) is not None]
-        return not folders or reads_titles(folders[0])
+        """Whether BM25 reads titles: as the verdict's model does, which it was compared with."""
+        return not self.verdict.model or reads_titles(self._path(self.verdict.model))
 
     def _path(self, name: str) -> Path:
         return (self.folder / Path(name).expanduser()).absolute()
@@ -336,7 +299,3 @@ def rank_changes(own: Sequence[str], other: Sequence[str]) -> list[int | None]:
     """Ranks that each document of a list gains over another list; negative if it is lower, None if missing there."""
     places = {doc_id: rank for rank, doc_id in enumerate(other)}
     return [places[doc_id] - rank if doc_id in places else None for rank, doc_id in enumerate(own)]
-
-
-def _ignore(line: str) -> None:
-    """Shows nothing."""

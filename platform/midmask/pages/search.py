@@ -46,14 +46,12 @@ def show(context: PageContext) -> None:
         st.error(plain(str(error)), icon=":material/error:")
         return
     query, left, right = controls(site)
-    for label, why in site.missing.items():
-        st.caption(f":material/link_off: {plain(f'{label} cannot be asked: {why}.')}")
     if not prepared(site, (left, right)):
         return
     if query:
         lists(site, store, query, left, right)
     else:
-        suggestions(site)
+        st.info("Type a query above.")
     show_judged(site, store)
 
 
@@ -124,20 +122,6 @@ def _writer(line: DeltaGenerator) -> Callable[[str], None]:
         line.caption(plain(text))
 
     return write
-
-
-def suggestions(site: "SideBySide") -> None:
-    if not site.made_queries:
-        st.info("Type a query above.")
-        return
-    st.caption("Type a query above, or try one that was made of the documents for the verdict:")
-    with st.container(key="suggested"):
-        for number, text in enumerate(site.made_queries):
-            st.button(plain(text), key=f"suggested {number}", on_click=_ask_for, args=(text,), icon=":material/search:")
-
-
-def _ask_for(text: str) -> None:
-    st.session_state["q"] = text
 
 
 def show_judged(site: "SideBySide", store: JudgementStore) -> None:

@@ -1,6 +1,6 @@
 """The table of sources of queries, their names, and the configuration of made queries.
 
-A source's name is KIND, KIND:PLACE, or the URL of a server. A new source is a class in a file of its own
+A source's name is KIND or KIND:PLACE. A new source is a class in a file of its own
 (`sources.Source`) and a line in this table.
 """
 
@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.core.config import Config, runtime
+from midmask.core.config import Config
 from midmask.errors import UserError
 from midmask.queries.query_model import GenerateConfig
 from midmask.store.place import Place
@@ -22,12 +22,7 @@ QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the 
     "keyphrases": ("plain_sources", "KeyphraseQueries"),
     "file:PATH": ("plain_sources", "FileQueries"),
     "model:FOLDER": ("written", "ModelQueries"),
-    "http:URL": ("chat", "ServerQueries"),
 }
-
-
-PASSAGE = "{passage}"
-"""Placeholder for the passage in a prompt."""
 
 
 def listed(choices: Collection[str]) -> str:
@@ -37,29 +32,24 @@ def listed(choices: Collection[str]) -> str:
 
 
 def kind_and_place(source: str) -> tuple[str, str]:
-    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL, "" if it has none."""
-    if source.startswith(("http://", "https://")):
-        return "http", source
+    """A source's kind (`titles`, …, `file`, `model`) and its path, "" if it has none."""
     kind, _, place = source.partition(":")
     return kind, place
 
 
 def canonical(source: str, choices: Collection[str]) -> str:
-    """One name for each source: paths absolute, since workers run in other folders; a server by its URL.
+    """One name for each source: paths absolute, since workers run in other folders.
 
     Args:
-        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`, `http:URL`.
+        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`.
 
     Raises:
         ValueError: if the source is none of the choices.
     """
     kind, place = kind_and_place(source)
-    has_place = {choice.partition(":")[0] for choice in choices if ":" in choice}
-    if kind == "http" and kind in has_place and place.startswith(("http://", "https://")):
-        return place
-    if kind in has_place - {"http"} and place:
+    if place and any(choice.startswith(f"{kind}:") for choice in choices):
         return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-    if source in choices and kind not in has_place:
+    if source in choices:
         return source
     raise ValueError(f"there is no source {source!r}; choose {listed(choices)}")
 
@@ -123,21 +113,7 @@ class QueriesConfig(Config):
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder that takes part in the round trip")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
-    generate: GenerateConfig = Field(
-        default_factory=GenerateConfig,
-        description="model: how it writes queries; of a server its max_tokens, top_p and seed",
-    )
-    server_model: str | None = Field(None, description="http: name of the model")
-    server_prompt: str = Field(
-        "Write {count} different queries that a person who does not know the passage below could type into a search "
-        "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
-        "numbers, quotes or explanations. Passage: {passage}",
-        description="http: the message of a request, with {passage}, and {count} for the number of queries",
-        max_length=20_000,
-    )
-    server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
-    server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
-    server_concurrency: int = runtime(4, "http: requests at once", ge=1, le=256)
+    generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how it writes queries")
 
     @field_validator("sources")
     @classmethod
@@ -166,10 +142,6 @@ class QueriesConfig(Config):
                 )
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
-        if self.server_model is None and any(kind_and_place(source)[0] == "http" for source in self.sources):
-            raise ValueError("server_model is missing: name a model that the server has")
-        if self.server_prompt.count(PASSAGE) != 1:
-            raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self
 
     def wanted(self, split: str) -> int:

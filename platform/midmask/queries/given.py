@@ -8,7 +8,7 @@ quarantine.jsonl   every line that was not kept, with the reason
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -35,19 +35,18 @@ class GivenLine(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[str]]]) -> Iterator[GivenLine]:
+def read_file(place: Place, named: str) -> Iterator[GivenLine]:
     """The lines of a file of queries, plain or gzip'd; a line without a query has a fault.
 
     Args:
         named: what messages call the file.
-        parse: a line's passage ("" if none is named) and queries; raises ValueError or LookupError if it has none.
 
     Raises:
         UserError: as `corpora.opening.text_lines`.
     """
     for number, text in text_lines(place, name=named, errors="replace"):
         try:
-            doc_id, queries = parse(text)
+            doc_id, queries = _passage_and_queries(text)
         except (ValueError, LookupError, RecursionError):
             yield GivenLine(number, "", [text], "malformed line")
             continue
@@ -58,7 +57,7 @@ def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[s
             yield GivenLine(number, doc_id, filled or [text], None if filled else "no query")
 
 
-def passage_and_queries(line: str) -> tuple[str, list[str]]:
+def _passage_and_queries(line: str) -> tuple[str, list[str]]:
     """Parses {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; which of both is read off each line."""
     if line.lstrip().startswith("{"):
         row = json.loads(line)

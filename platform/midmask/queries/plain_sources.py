@@ -5,18 +5,13 @@ Numbers that sources draw with are functions of seed, passage and purpose, so ne
     titles      the short name that an author gave to a passage; it is hidden from the passage, and so are its copies
     sentences   the inverse cloze task (Lee et al. 2019): one sentence asks for the rest of its passage
     keyphrases  what a passage is about, in 2 to 5 of its words, as people type into a search box
-    file        queries of real people, without judgements
+    file        queries that people or any language model wrote for passages
 
 Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
 the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, and words
 that only one passage has are left out: a passage's most telling words would be found by any word search.
-
-Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
-second's by a margin. THIS IS A WEAK LABEL, often wrong, and BM25 is right by construction: BM25's own values on them
-say nothing, and a system that finds a better passage is marked down.
 """
 
-import json
 import logging
 import math
 import re
@@ -24,14 +19,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
 from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.config import file_content
 from midmask.queries.given import read_file
 from midmask.queries.sources import Opening, Source
-from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.bm25.words import WORD
 from midmask.store.place import Place
 
@@ -208,34 +201,31 @@ def _take(ranked: list[Phrase], stems: list[int], used: set[int], count: int) ->
     return sorted(chosen)
 
 
-KEYS = ("text", "query", "question")
-LAYOUT = 'wanted are lines of text, id<TAB>text, or {"text": …} in a .jsonl file'
-
-
-MARGIN = 0.1
-"""How much more than its second passage, as a share, BM25 must score the first for a query."""
-
-
 class FileQueries(Source):
-    """The queries of a file that BM25 answers clearly, each with the passage that it finds.
-
-    The file is a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
-    gzip'd. Searched are the first `limit` by a hash of their text.
+    """The queries that a file has for passages: lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query,
+    plain or gzip'd.
 
     Raises:
-        UserError: if the file is not there or holds no query.
+        UserError: if the file is not there or has no query of a passage.
     """
 
     READS_ALL = True
+    JUDGES = 1
 
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
         named = f"queries.sources, file:{place}"
-        texts = self._read(Place(place), named)
-        if not texts:
-            raise UserError(f"{named}: there is no query in it; {LAYOUT}")
-        order = sorted(zip(hash64(texts, f"queries {self.config.seed} file").tolist(), texts, strict=True))
-        self._of = self._answers([text for _, text in order[: opening.limit]], opening.index())
+        known, bad = set(self.known.doc_ids), 0
+        self._of: dict[str, list[str]] = {}
+        for line in read_file(Place(place), named):
+            if line.fault is None and line.doc_id in known:
+                self._of.setdefault(line.doc_id, []).extend(line.texts)
+            else:
+                bad += 1
+        if bad:
+            log.warning("%s: %d lines have no query of a passage of the collection", named, bad)
+        if not self._of:
+            raise UserError(f'{named}: it has no query of a passage; wanted are lines {{"doc_id": …, "queries": […]}}')
 
     @classmethod
     def content(cls, place: str, named: str) -> Any:
@@ -243,32 +233,3 @@ class FileQueries(Source):
 
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         yield from (MadeQuery(passage.doc_id, text) for text in self._of.get(passage.doc_id, ()))
-
-    def _read(self, place: Place, named: str) -> list[str]:
-        """The distinct queries of the file, in order of appearance."""
-        parse = query_of_object if place.base.removesuffix(".gz").endswith(".jsonl") else query_of_row
-        lines = list(read_file(place, named, parse))
-        if bad := sum(line.fault is not None for line in lines):
-            log.warning("%s: %d of %d lines hold no query", named, bad, len(lines))
-        return list(dict.fromkeys(" ".join(line.texts[0].split()) for line in lines if line.fault is None))
-
-    def _answers(self, texts: list[str], index: Bm25Index) -> dict[str, list[str]]:
-        """doc_id -> the queries whose BM25 ranking this passage leads by the margin."""
-        answers: dict[str, list[str]] = {}
-        for text in texts:
-            ranked = index.search(["q"], [text], 2)
-            scores = ranked["score"].to_pylist()
-            if scores and (len(scores) == 1 or scores[0] >= (1 + MARGIN) * scores[1]):
-                answers.setdefault(ranked["doc_id"][0].as_py(), []).append(text)
-        return answers
-
-
-def query_of_object(line: str) -> tuple[str, list[str]]:
-    """Parses the query of a line of JSON, under the first of `KEYS` that holds a text."""
-    row = json.loads(line)
-    return "", [row[key] for key in KEYS if isinstance(row, dict) and isinstance(row.get(key), str)][:1]
-
-
-def query_of_row(line: str) -> tuple[str, list[str]]:
-    """Parses the last column of a tab-separated line."""
-    return "", [line.rsplit("\t", 1)[-1]]

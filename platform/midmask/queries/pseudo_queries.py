@@ -26,7 +26,7 @@ from midmask.core.config import Config, model_content
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
 from midmask.queries.config import canonical, file_content, kind_and_place, listed
-from midmask.queries.given import passage_and_queries, read_file, read_given, sort_by_shard
+from midmask.queries.given import read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -87,7 +87,7 @@ Maker = Callable[[str, int, pa.RecordBatch], list[list[str]]]
 
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     if config.kind == "file":
-        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}", passage_and_queries)
+        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}")
         sort_by_shard(lines, inputs["corpus"].place, out)
 
 

@@ -1,7 +1,6 @@
 """A language model that writes queries for passages: its sampling, and the step that trains one.
 
-It is a sequence-to-sequence model (doc2query, Nogueira & Lin 2019). Causal ones, which a prompt asks for queries, are
-asked behind a server (`chat`).
+It is a sequence-to-sequence model (doc2query, Nogueira & Lin 2019). What another one writes is given as a file.
 
 Every random number is a hash of (seed, passage, which of its queries, position, token), not a stream: tokens are drawn
 by the Gumbel-max trick, the highest of log-probability + noise. So what a passage gets does not depend on the batch it

@@ -11,10 +11,8 @@ the result depends on the rows of the collection, not on shards or on their orde
 """
 
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +23,6 @@ from midmask.queries.collection import CollectionFacts, query_row, read_as_searc
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.preview import PAGE, queries_page
 from midmask.queries.selection import (
-    bm25_over,
     draw_shares,
     drop_unfound,
     find_by_encoder,
@@ -69,10 +66,9 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     name = _name_of(corpus)
     known = CollectionFacts(corpus)
     splits, rule = split_passages(known, config)
-    with tempfile.TemporaryDirectory() as folder:
-        opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
-        roles = roles_of(opening)
-        candidates = collect(opening, roles, splits, out)
+    opening = Opening(config, known)
+    roles = roles_of(opening)
+    candidates = collect(opening, roles, splits, out)
     screen(candidates, known, config)
     _select(config, inputs, candidates, known, roles)
     kept = [query for query in candidates if query.is_in]

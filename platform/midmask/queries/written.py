@@ -1,7 +1,6 @@
-"""Queries that a language model writes, and what was written before a kill.
+"""Queries that a language model in a Hugging Face folder writes (`query_model`).
 
-A model in a Hugging Face folder is sampled by `query_model`, a server is asked by `chat`. Answers are kept, so that a
-step that is started again asks only for what it lacks:
+What it has written is kept, so that a step that is started again makes only what it lacks:
 
     <cache>/<name>.jsonl   {"key": …, "queries": […]} a line
 
@@ -11,10 +10,8 @@ the passage and of all that decides its queries: answers that other settings hav
 
 import hashlib
 import json
-import logging
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,16 +23,14 @@ from midmask.queries.query_model import QueryGenerator
 from midmask.queries.sources import Opening, Source
 from midmask.store.place import Place
 
-log = logging.getLogger(__name__)
-
 FIELD = "queries.sources"
 
 Answer = tuple[str, ...]
-"""The queries that a model or a server wrote for one passage."""
+"""The queries that the model wrote for one passage."""
 
 
 class QueryCache:
-    """Answers by passage, under one identity. Several threads may add to it.
+    """Answers by passage, under one identity.
 
     Args:
         place: where the files lie; none: answers are remembered in this process alone.
@@ -72,28 +67,9 @@ class QueryCache:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class WrittenQueries(Source):
-    """At most `per_passage` different queries for each passage, written by something that may write none."""
-
-    _name: str  # what messages call it
-
-    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
-        answered = without = 0
-        with closing(self._answers(passages)) as answers:
-            for passage, answer in answers:
-                answered += 1
-                without += not answer
-                yield from (MadeQuery(passage.doc_id, query) for query in answer)
-        if without:
-            log.warning("%s: %d of %d answers had no query", self._name, without, answered)
-
-    def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
-        """Each passage with its answer, in order."""
-        raise NotImplementedError
-
-
-class ModelQueries(WrittenQueries):
-    """A sequence-to-sequence folder; it is loaded with the first passage that is not in the cache.
+class ModelQueries(Source):
+    """At most `per_passage` different queries for each passage, written by a sequence-to-sequence model. It is loaded
+    with the first passage that is not in the cache.
 
     Raises:
         UserError: if the folder has no such model; most of this is found with the first passage.
@@ -104,7 +80,6 @@ class ModelQueries(WrittenQueries):
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
         self._folder = Path(place).expanduser()
-        self._name = str(self._folder)
         generate, each = identity_of(self.config.generate), self.config.per_passage
         identity = {"model": model_content(self._folder, FIELD), "generate": generate, "each": each}
         self._cache = QueryCache(opening.cache, identity)
@@ -117,7 +92,7 @@ class ModelQueries(WrittenQueries):
     def _generator(self) -> QueryGenerator:
         return QueryGenerator(self._folder, self.config.generate, field=FIELD)
 
-    def _answers(self, passages: Sequence[Passage]) -> Generator[tuple[Passage, Answer], None, None]:
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
         # Some batches of the model at a time, so that few of its rows are left empty.
         size = max(1, 4 * self.config.generate.batch_size // self.config.per_passage)
         for first in range(0, len(passages), size):
@@ -125,14 +100,9 @@ class ModelQueries(WrittenQueries):
             if lacking := [passage for passage in some if self._cache.find(passage) is None]:
                 self._cache.add(self._write(lacking))
             for passage in some:
-                yield passage, self._cache.find(passage) or ()
+                yield from (MadeQuery(passage.doc_id, query) for query in self._cache.find(passage) or ())
 
     def _write(self, passages: Sequence[Passage]) -> dict[Passage, Answer]:
-        doc_ids, texts = [passage.doc_id for passage in passages], [text_of(passage) for passage in passages]
-        written = self._generator.queries(doc_ids, texts, self.config.per_passage)
+        texts = [f"{passage.title} {passage.text}".strip() for passage in passages]
+        written = self._generator.queries([passage.doc_id for passage in passages], texts, self.config.per_passage)
         return {passage: tuple(dict.fromkeys(own)) for passage, own in zip(passages, written, strict=True)}
-
-
-def text_of(passage: Passage) -> str:
-    """The text for which queries are written: the passage's title and text."""
-    return f"{passage.title} {passage.text}".strip()

@@ -19,8 +19,7 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.queries.config import QueriesConfig
 from midmask.store.place import Place
-from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, ask, conditions_in, documents, judged, workshop
-from tests.support.encoders.models import write_classifier
+from tests.support.choice.documents import SETTINGS, SOURCES, SYSTEMS, conditions_in, documents, judged, workshop
 from tests.tools.calibrate import collect, read_records
 
 TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))
@@ -76,16 +75,6 @@ def test_no_system_is_both_measured_and_not_tried(conditions, tmp_path) -> None:
     journal.give_up([MLM], "behind")
     outcome = running.hold([LEXICAL, TUNED_ONLY, MLM])
     assert MLM in outcome.measured and str(MLM) in outcome.given_up and not outcome.not_tried
-
-
-def test_with_a_cross_encoder_its_margins_are_learned(tmp_path):
-    write_classifier(tmp_path / "teacher", 1)
-    found = ask(tmp_path, systems=("none",), teacher=tmp_path / "teacher")
-    assert {("fine-tuned only, GPL", "dense"), ("fine-tuned only, GPL", "dense with BM25")} <= {
-        (one.system, one.representation) for one in found.systems
-    }
-    with pytest.raises(UserError, match=r"teacher .*nowhere: no model can be read there"):
-        ask(tmp_path, teacher=tmp_path / "nowhere")
 
 
 def test_judgements_are_compared_with_the_verdict(tmp_path):
