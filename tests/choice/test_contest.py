@@ -24,7 +24,7 @@ from midmask.choice.contenders import (
     first_contenders,
     relatives,
 )
-from midmask.choice.contest import USED, Contest, Prices
+from midmask.choice.contest import Contest
 from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
@@ -75,26 +75,7 @@ def test_nothing_is_trained_again_as_long_as_before(conditions, tmp_path) -> Non
     assert len(list((tmp_path / "store" / "finetune").iterdir())) == 3
 
 
-TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))
-
-
-def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(conditions, tmp_path) -> None:
-    waiting = (LEXICAL, TUNED_ONLY, MLM)
-    shop = workshop(tmp_path)
-    prices = Prices(Contest(conditions, shop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, shop, 1e6)
-    one, two = (prices.of_tests(waiting[:count], lambda _: SHORTEST) for count in (2, 3))
-    trained = prices.of_round(waiting, SHORTEST)
-    assert one < two
-
-    def kept(budget: float) -> tuple[float | None, bool | None]:
-        journal = ContestJournal(tmp_path / str(budget), "one")
-        journal.pace = 1e6
-        running = Contest(conditions, shop, Clock(budget), journal)
-        running.keep_time_for_tests(waiting, lambda count, size: prices.of_round(waiting[:count], size))
-        return journal.kept, journal.sampled
-
-    assert kept(10 * (trained + two)) == (pytest.approx(two), False)
-    assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
+MLM = System("mlm", "dense", TUNED)
 
 
 def test_what_was_decided_is_read_again(tmp_path):

@@ -22,6 +22,9 @@ from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
 from midmask.corpora import CorpusConfig
 from midmask.corpora.opening import text_lines
 from midmask.errors import UserError
+from midmask.experiment.events import Begun, StepEvent
+from midmask.experiment.kinds import LOCAL
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_collection, write_verdict
 from tests.support.verdicts import verdict
@@ -66,7 +69,7 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, 
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
     for text, _ in QUERIES.values():
-        assert [doc_id for doc_id, _ in site.rank(label, text)] == expected[text]
+        assert [hit.doc_id for hit in site.search(label, text, 100)] == expected[text]
         hits = site.search(label, text, 5)
         assert [hit.doc_id for hit in hits] == expected[text][:5]
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -77,7 +80,6 @@ def test_hits_have_their_texts(site: SideBySide) -> None:
         if hit.doc_id in DOCUMENTS:
             assert (hit.title, hit.text) == DOCUMENTS[hit.doc_id]
     assert site.search("bm25", "zzz", 10) == []
-    assert list(site.passages(["faq.md#0-80", "nowhere"])) == ["faq.md#0-80"]
     with pytest.raises(UserError, match="k = 0"):
         site.search("bm25", "port", 0)
 
@@ -86,30 +88,35 @@ def test_vectors_are_kept_beside_the_verdict_and_belong_to_the_models_bytes(fold
     """A second opening encodes nothing; a model whose weights have changed is encoded anew."""
     own = tmp_path / "own"
     shutil.copytree(folder, own)
-    lines: list[str] = []
-    SideBySide(own).open("retromae · dense", lines.append)
+    begun: list[str] = []
+
+    def observe(event: StepEvent) -> None:
+        begun.extend([event.step.name] if isinstance(event, Begun) else [])
+
+    SideBySide(own, observe).open("retromae · dense")
     encoded = sorted(path.name for path in (own / "search" / "encode").iterdir())
-    assert "Encoding the passages" in lines
-    again: list[str] = []
-    SideBySide(own).open("retromae · dense", again.append)
-    assert again == []
-    before = SideBySide(own).rank("retromae · dense", "port")
+    assert "encode" in begun
+    begun.clear()
+    SideBySide(own, observe).open("retromae · dense")
+    assert begun == []
+    before = SideBySide(own).search("retromae · dense", "port")
     weights = own / "models" / "dense" / "model" / "model.safetensors"
     changed = load_file(weights)
     changed["embeddings.word_embeddings.weight"] = np.roll(changed["embeddings.word_embeddings.weight"], 1, axis=0)
     save_file(changed, weights, metadata={"format": "pt"})
-    assert SideBySide(own).rank("retromae · dense", "port") != before
+    assert SideBySide(own).search("retromae · dense", "port") != before
     assert len(list((own / "search" / "encode").iterdir())) == len(encoded) + 1
 
 
 def test_threads_that_open_at_once_encode_once_and_agree(folder: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     shutil.copytree(folder, own, ignore=shutil.ignore_patterns("search"))
-    site, lines, found = SideBySide(own), [], []
+    begun: list[str] = []
+    site = SideBySide(own, lambda event: begun.extend([event.step.name] if isinstance(event, Begun) else []))
+    found = []
 
     def ask() -> None:
-        site.open("splade · lexical", lines.append)
-        found.append(tuple(site.rank("splade · lexical", "port of the server")))
+        found.append(tuple(site.search("splade · lexical", "port of the server")))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -117,7 +124,7 @@ def test_threads_that_open_at_once_encode_once_and_agree(folder: Path, tmp_path:
     for thread in threads:
         thread.join()
     assert len(found) == 4 and len(set(found)) == 1
-    assert len([line for line in lines if line == "Encoding the passages"]) == 1
+    assert begun.count("encode") == 1
 
 
 def test_what_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -137,13 +144,13 @@ def test_what_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder: Path, site: SideBySide) -> None:
     """Its scores reach from 0.5, BM25 having the other half, to 0 for the last of 101 or of all passages."""
     corpus = CorpusConfig(name=f"beir:{site.collection}", splits="official")
-    store, lines = SearchStore(corpus, Place(str(folder / "search"))), list[str]()
-    alone = store.open_encoder(folder / "models/hybrid/model", lines.append)("zzz qqq", 101)
-    high, low = alone[0][1], alone[-1][1]
-    joined = site.rank("dupmae · hybrid with BM25", "zzz qqq", 30)
-    assert [doc_id for doc_id, _ in joined] == [doc_id for doc_id, _ in alone[:30]]
-    expected = [0.5 * (score - low) / (high - low) for _, score in alone[:30]]
-    assert [score for _, score in joined] == pytest.approx(expected, abs=1e-6)
+    store = SearchStore(corpus, Runner(Place(str(folder / "search")), LOCAL))
+    alone = store.open_encoder(folder / "models/hybrid/model")("zzz qqq", 101)
+    high, low = alone[0].score, alone[-1].score
+    joined = site.search("dupmae · hybrid with BM25", "zzz qqq", 30)
+    assert [hit.doc_id for hit in joined] == [hit.doc_id for hit in alone[:30]]
+    expected = [0.5 * (hit.score - low) / (high - low) for hit in alone[:30]]
+    assert [hit.score for hit in joined] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rank_changes_count_from_the_other_list() -> None:

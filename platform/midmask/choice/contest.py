@@ -1,15 +1,15 @@
 """The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
 
 Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so that half as many systems train about
-twice as long; a small budget goes to one round. What the test queries will take is kept back, for fewer finalists
-where nothing could be trained otherwise. A round trains anew, since a learning-rate schedule that was cut off tells
-little about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
+twice as long; a small budget goes to one round. What the test queries will take is kept back. A round trains anew,
+since a learning-rate schedule that was cut off tells little about a whole one. Systems are compared on the dev queries
+alone; the test queries are searched once, at the end.
 
 Steps are computed by a `Workshop`: in this process here, on a cluster in `job`. `Prices` are seconds by the clock.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -18,11 +18,9 @@ from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result
 from midmask.choice.contenders import MEASURE, Size, System, relatives, trained_of, untrained_of
 from midmask.choice.contest_terms import (
-    ENOUGH,
     ROUND_NAMES,
     ROUNDS,
     SHORTEST,
-    TELLING_STEPS,
     TESTS,
     Clock,
     Conditions,
@@ -191,7 +189,7 @@ class Contest:
         if self._journal.pace is None:
             self._try_the_machine(waiting)
         price = self._price_of(waiting)  # one for both, since each of its prices takes a plan
-        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting, price)
+        self._end = USED * self._clock.budget - self._keep_time_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
                 decided = self._decide(number, waiting, price)
@@ -211,7 +209,7 @@ class Contest:
             self._journal.write()
         finalists = tuple(contender for contender in self._journal.finalists or () if contender in measured)
         journal, sample = self._journal, self._sample("test")
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample, journal.enough)
+        return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample)
 
     def cells(self, contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
@@ -245,52 +243,20 @@ class Contest:
         """The sample that a split's queries search; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def keep_time_for_tests(self, contenders: Sequence[System], price: RoundPrice) -> float:
-        """Decides once how the test queries are searched; returns the seconds that are reserved for them."""
+    def _keep_time_for_tests(self, contenders: Sequence[System]) -> float:
+        """Decides once how the test queries are searched: in a sample where the whole collection would take too much of
+        the budget. Returns the seconds that are reserved for the untrained contenders and the trained finalists.
+        """
         if self._journal.kept is None:
-            options: list[tuple[bool, float]] = []
-            for option in self._test_options(contenders):
-                options.append(option)
-                if self._can_train(contenders, price, option[1]):
-                    break
-            else:
-                option = options[0]
-            self._journal.sampled, self._journal.kept = option
-            self._journal.enough = self._enough(contenders, price)
+            tested = (*untrained_of(contenders), *trained_of(contenders)[:FINALISTS])
+            self._journal.sampled = False
+            kept = self._prices.of_tests(tested, lambda _: SHORTEST)
+            if kept > MOST_FOR_TESTS * self._clock.budget:
+                self._journal.sampled = True
+                kept = self._prices.of_tests(tested, lambda _: SHORTEST)
+            self._journal.kept = kept
             self._journal.write()
         return self._journal.kept
-
-    def _test_options(self, contenders: Sequence[System]) -> Iterator[tuple[bool, float]]:
-        """Ways to search for the test queries, the best first: (whether in a sample, seconds to reserve). The whole
-        collection is left out if it takes too much of the budget.
-        """
-        for sampled, finalists in ((False, FINALISTS), (False, 1), (True, FINALISTS), (True, 1)):
-            self._journal.sampled = sampled
-            kept = self._kept_for_tests(contenders, finalists)
-            if sampled or kept <= MOST_FOR_TESTS * self._clock.budget:
-                yield sampled, kept
-
-    def _kept_for_tests(self, contenders: Sequence[System], finalists: int) -> float:
-        """Seconds that the test queries take with the untrained contenders and with so many trained ones."""
-        tested = (*untrained_of(contenders), *trained_of(contenders)[:finalists])
-        return self._prices.of_tests(tested, lambda _: SHORTEST)
-
-    def _can_train(self, contenders: Sequence[System], price: RoundPrice, kept: float) -> bool:
-        """Whether a middle training could be compared if `kept` seconds were reserved for the test queries; without
-        middle trainings, whether anything could be trained.
-        """
-        telling = [contender for contender in contenders if contender.has_middle_training] or trained_of(contenders)
-        left = USED * self._clock.budget - kept - self._clock.spent
-        planned = self._first_round(price, contenders, left)
-        return not telling or any(contender in telling for contender in contenders[: planned.count])
-
-    def _enough(self, contenders: Sequence[System], price: RoundPrice) -> float | None:
-        """Seconds of a budget that would train `ENOUGH` systems for `TELLING_STEPS`; none without a middle training."""
-        count = len(untrained_of(contenders)) + min(ENOUGH, len(trained_of(contenders)))
-        if not any(contender.has_middle_training for contender in contenders[:count]):
-            return None
-        trained = price(count, self._conditions.limits.size(TELLING_STEPS))
-        return (self._clock.spent + trained + self._kept_for_tests(contenders, FINALISTS)) / USED
 
     def _finalists(self, measured: Sequence[System], through: Sequence[System]) -> tuple[System, ...]:
         """The untrained contenders, and the best of the trained ones on dev: as many as there is time to search for the

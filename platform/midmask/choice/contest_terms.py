@@ -28,9 +28,6 @@ ENOUGH = 4
 """Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
 
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
-TELLING_STEPS = 100
-"""Steps of each training in the budget that a verdict recommends when its own budget trained too little."""
-
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """The size from which prices are extrapolated: trainings of the shortest size may be finished and cost nothing."""
 
@@ -173,7 +170,6 @@ class ContestOutcome:
     finalists: tuple[System, ...]  # of the measured ones, the best on dev first
     given_up: Mapping[str, str]  # label of each system that is no finalist, measured or not -> why
     tested_on: Sample | None  # the sample that the test queries search; None: the whole collection
-    enough: float | None  # see `ContestJournal`
 
     @property
     def not_tried(self) -> dict[str, str]:
@@ -204,7 +200,6 @@ class ContestState:
     pace: float | None = None  # `Prices.per_utilisation`
     sampled: bool | None = None  # whether the test queries search a sample
     kept: float | None = None  # seconds reserved for the test queries
-    enough: float | None = None  # seconds of a budget that would compare middle trainings, where some take part
     rounds: list[Round] = field(default_factory=list)
     finalists: tuple[System, ...] | None = None
     given_up: dict[str, str] = field(default_factory=dict)  # label -> why

@@ -8,11 +8,11 @@ loads it, and below that what the model was chosen from and by what.
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader
 
-from midmask.choice.excerpts import excerpt, highlight
+from midmask.choice.highlight import highlight
 from midmask.choice.picture import picture
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 from midmask.core.words import NOT_KNOWN, duration, size
@@ -43,13 +43,9 @@ def signed(value: float) -> str:
     return text if text.startswith(MINUS) else f"+{text}"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
-
-
 def interval_level(verdict: Verdict) -> str:
     """Such as `90% interval`."""
-    return f"{percent(verdict.calibration.level)} interval"
+    return f"{verdict.calibration.level:.0%} interval"
 
 
 def named(label: str) -> str:
@@ -65,22 +61,10 @@ def headline(verdict: Verdict) -> str:
 
 
 def no_middle_training(verdict: Verdict) -> str:
-    """A sentence for a verdict that compared no middle training though some were asked for; else ""."""
-    enough = verdict.enough_seconds
-    if verdict.compared_middle_training or enough is None:
+    """A sentence for a verdict that compared no middle training though systems were left out; else ""."""
+    if verdict.compared_middle_training or not verdict.not_tried:
         return ""
-    if enough <= verdict.budget_seconds:
-        return "No middle training was measured: “Not tried” says why."
-    return (
-        f"No middle training was tried: {duration(verdict.budget_seconds)} are too short, about "
-        f"{duration(_round_up(enough))} would do."
-    )
-
-
-def _round_up(seconds: float) -> float:
-    """Rounds seconds up to whole minutes; above an hour to tens of minutes."""
-    unit = 60 if seconds <= 3600 else 600
-    return unit * math.ceil(seconds / unit)
+    return "No middle training was compared: “Not tried” says why."
 
 
 def _advice(verdict: Verdict) -> str:
@@ -130,7 +114,7 @@ def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
     known = verdict.calibration
     return (
         f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
-        f"{percent(known.coverage)} of the judged gains there."
+        f"{known.coverage:.0%} of the judged gains there."
     )
 
 
@@ -145,15 +129,15 @@ def belief(found: Calibration) -> list[str]:
     return [
         f"On {len(found.collections)} collections with judgements ({', '.join(found.collections)}), verdicts were made "
         "without looking at these.",
-        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
+        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {(1 + tau) / 2:.0%} of all "
         "pairs of systems stand in the same order.",
-        f"Stated {percent(found.level)} intervals covered {percent(found.coverage)} of the judged gains.",
+        f"Stated {found.level:.0%} intervals covered {found.coverage:.0%} of the judged gains.",
         f"Source: {found.source}",
     ]
 
 
 def query_sentence(counts: QueryCounts) -> str:
-    share = f" ({percent(counts.kept / counts.made)})" if counts.made else ""
+    share = f" ({counts.kept / counts.made:.0%})" if counts.made else ""
     return (
         f"{counts.made:,} queries were made and {counts.kept:,}{share} kept: {counts.train:,} for training, "
         f"{counts.dev:,} for choosing (dev), {counts.test:,} for the figures (test)."
@@ -249,19 +233,6 @@ def given_up_note(verdict: Verdict) -> str:
     return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
 
 
-def by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Label -> why as labels -> why: those with one reason stand together."""
-    found: dict[str, list[str]] = {}
-    for label, why in reasons.items():
-        found.setdefault(why, []).append(label)
-    return {", ".join(labels): why for why, labels in found.items() if why}
-
-
-def dropped(verdict: Verdict) -> dict[str, str]:
-    """Labels of the systems that were given up -> why."""
-    return by_reason({one.label: one.dropped for one in verdict.given_up})
-
-
 HEADS = ("Rank", "System", *(name.capitalize() for name in GAINS), "Computing", "Per passage")
 
 WIDE, NARROW = ("wide", 900, 420), ("narrow", 358, 400)
@@ -285,8 +256,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sentences = (headline, certainty, table_note, given_up_note, dropped, by_reason, belief, query_sentence)
-    functions = (*sentences, search_command, about_model, interval_level, systems_table, excerpt, highlight)
+    sentences = (headline, certainty, table_note, given_up_note, belief, query_sentence)
+    functions = (*sentences, search_command, about_model, interval_level, systems_table, highlight)
     found.globals |= {function.__name__: function for function in functions}
     found.globals["heads"] = HEADS
     filters = (md, cut, signed, duration, size, rank_words)

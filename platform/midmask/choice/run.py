@@ -58,6 +58,8 @@ SAMPLED = (
     f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
 )
 
+OTHER_SEED = "another seed moves a gain by a point or so"
+
 FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
 
 
@@ -197,7 +199,6 @@ def _verdict(
         lost=lost,
         not_tried=outcome.not_tried,
         limits=_limits(request, made, outcome, joins=counterparts.joined is not None),
-        enough_seconds=outcome.enough,
     )
     return replace(verdict, model=verdict.delivered.model)
 
@@ -226,21 +227,11 @@ def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: boo
     )
     return (
         f"Nobody asked these queries: they were made from the passages. {learned} People ask otherwise.",
-        *((_trained_once(request, outcome),) if trained else ()),
+        *((f"Systems were trained once, with seed {request.seed}; {OTHER_SEED}.",) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (SAMPLED.format(searched=tested_on.passages, passages=made.passages),)),
     )
-
-
-def _trained_once(request: Request, outcome: ContestOutcome) -> str:
-    trained = [(one, outcome.sizes[one]) for one in trained_of(outcome.measured)]
-    tuned = f"{max(size.finetune for _, size in trained):,}"
-    middle = [size.pretrain for one, size in trained if one.has_middle_training]
-    steps = f"{max(middle):,} steps of middle training and {tuned} of" if middle else f"{tuned} steps of"
-    given = any(path.endswith(".steps") for path in request.own_changes)  # then sizes are not the contest's
-    longest = "" if given else f", for at most {steps} fine-tuning"
-    return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
 def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:

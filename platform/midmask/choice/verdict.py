@@ -130,8 +130,6 @@ class Verdict:
     not_tried: Mapping[str, str] = field(default_factory=dict)  # label of each system that was not measured -> why
     limits: tuple[str, ...] = ()  # sentences on what the verdict does not show
     folder: str = ""  # where it was written
-    # Budget that would have compared middle trainings; None where some were compared, or none was asked for.
-    enough_seconds: float | None = None
 
     @property
     def finalists(self) -> tuple[SystemEstimate, ...]:
@@ -142,6 +140,11 @@ class Verdict:
     def given_up(self) -> tuple[SystemEstimate, ...]:
         """The systems that were measured on the dev queries only, the best first."""
         return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
+
+    @property
+    def reasons_given_up(self) -> dict[str, str]:
+        """Label of each system that was given up -> why."""
+        return {one.label: one.dropped for one in self.given_up}
 
     @property
     def compared_middle_training(self) -> bool:

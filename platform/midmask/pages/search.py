@@ -3,15 +3,13 @@
 import hashlib
 import re
 import shlex
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from midmask.choice.excerpts import excerpt, highlight
+from midmask.choice.highlight import highlight
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
@@ -29,8 +27,11 @@ LONGEST = 500
 SHOWN = 10
 """Results of a list."""
 
+DEPTH = 100
+"""Ranks of a list that rank changes look at."""
+
 LONGEST_TEXT = 4000
-"""Characters of a whole passage that are shown."""
+"""Characters of a passage that are shown."""
 
 _hit = TEMPLATES.get_template("hit.html.jinja")
 
@@ -102,26 +103,15 @@ def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
 
 
 def prepared(site: "SideBySide", labels: tuple[str, ...]) -> bool:
-    """Loads systems, with lines on how far it is; whether all of them could be loaded."""
+    """Loads systems; whether all of them could be loaded."""
     for label in dict.fromkeys(labels):
-        if site.is_open(label):
-            continue
-        place = st.empty()
         try:
-            with place.status(f"Preparing {plain(label)}", expanded=True):
-                site.open(label, _writer(st.empty()))
+            with st.spinner(f"Preparing {plain(label)}: the first time this encodes the collection"):
+                site.open(label)
         except UserError as error:
-            place.error(plain(f"{label}: {error}"), icon=":material/error:")
+            st.error(plain(f"{label}: {error}"), icon=":material/error:")
             return False
-        place.empty()
     return True
-
-
-def _writer(line: DeltaGenerator) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        line.caption(plain(text))
-
-    return write
 
 
 def show_judged(site: "SideBySide", store: JudgementStore) -> None:
@@ -144,25 +134,22 @@ def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, righ
     """Both systems' results beside each other; on a phone below each other."""
     from midmask.choice.side_by_side import rank_changes
 
-    answers = {
-        side: [doc_id for doc_id, _ in site.rank(label, query)] for side, label in (("left", left), ("right", right))
-    }
-    other = {"left": answers["right"], "right": answers["left"]}
+    answers = {"left": site.search(left, query, DEPTH), "right": site.search(right, query, DEPTH)}
+    doc_ids = {side: [hit.doc_id for hit in hits] for side, hits in answers.items()}
+    other = {"left": doc_ids["right"], "right": doc_ids["left"]}
     known = store.read()
     with st.container(key="lists"):
         for side, label, column in zip(answers, (left, right), st.columns(2), strict=True):
-            doc_ids = answers[side]
             with column:
                 st.html(_heading(site, label))
-                changes = rank_changes(doc_ids[:SHOWN], other[side])
-                if not doc_ids:
+                changes = rank_changes(doc_ids[side][:SHOWN], other[side])
+                if not answers[side]:
                     st.info("Nothing found: no passage shares a word with the query.")
                 marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
-                passages = site.passages(doc_ids[:SHOWN])
-                for number, (doc_id, mark) in enumerate(zip(doc_ids, marks, strict=False), start=1):
+                for number, (hit, mark) in enumerate(zip(answers[side], marks, strict=False), start=1):
                     with st.container(border=True, key=f"hit-{side}-{number}"):
-                        st.html(card(*passages[doc_id], query, f"{number}", mark))
-                        thumb(store, known, query, doc_id, side)
+                        st.html(card(hit.doc_id, hit.title, hit.text, query, f"{number}", mark))
+                        thumb(store, known, query, hit.doc_id, side)
     if left != right:
         st.caption(f"↑3: three ranks higher than in the other list · new: not among the {SHOWN} of the other list")
 
@@ -216,13 +203,12 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -
         mark: HTML of its own.
     """
     file, place = _place(doc_id)
-    shown = excerpt(text, query)
     cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
     return _hit.render(
         {
-            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown, "origin": file + place},
+            **{"doc_id": doc_id, "rank": rank, "mark": mark, "origin": file + place},
             "head": highlight(title or file, query),
-            "whole": highlight(cut, query) if shown.before or shown.after else (),
+            "passage": highlight(cut, query),
         }
     )
 

@@ -37,7 +37,6 @@ def test_what_is_trained_already_takes_part_though_no_time_is_left(conditions, t
     journal = ContestJournal(tmp_path / "second", "one")
     outcome = Contest(conditions, workshop(tmp_path), Clock(60.0, spent=59.0), journal).hold([LEXICAL, TUNED_ONLY, MLM])
     assert outcome.measured == (LEXICAL, TUNED_ONLY) and outcome.not_tried.keys() == {str(MLM)}
-    assert outcome.enough is not None and outcome.enough > 60.0
     journal.finalists = None
     again = Contest(conditions, workshop(tmp_path), Clock(1e6), journal).hold([LEXICAL, TUNED_ONLY, MLM])
     assert MLM in again.measured and not again.not_tried

@@ -59,13 +59,14 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: pages.
     browser.get(f"{site.address}/search")
     asked = "change the port of the server"
     pages.type_into(browser, ".st-key-q input", asked)
-    left, right = ([doc_id for doc_id, _ in systems.rank(label, asked)[:10]] for label in (LEFT, RIGHT))
+    left, right = ([hit.doc_id for hit in systems.search(label, asked, 10)] for label in (LEFT, RIGHT))
     wait_for_list(browser, "left", left)
     wait_for_list(browser, "right", right)
     pages.wait_for_query(browser, q=asked)
+    there = [hit.doc_id for hit in systems.search(LEFT, asked, 100)]
     expected = [
         "new" if up is None or rank + up > 10 else "=" if not up else f"{'↑' if up > 0 else '↓'}{abs(up)}"
-        for rank, up in enumerate(rank_changes(right, [doc_id for doc_id, _ in systems.rank(LEFT, asked)]), start=1)
+        for rank, up in enumerate(rank_changes(right, there), start=1)
     ]
     assert "new" in expected
     pages.wait_until_equal(browser, lambda page: pages.texts(page, "[class*=st-key-hit-right-] .change"), expected)
