@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 import midmask
 from midmask.choice.judgements import JudgementStore, query_id
 from midmask.choice.report import model_card
-from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
+from midmask.choice.side_by_side import SearchStore, SideBySide
 from midmask.corpora import CorpusConfig
 from midmask.corpora.opening import text_lines
 from midmask.errors import UserError
@@ -151,10 +151,6 @@ def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder
     assert [hit.doc_id for hit in joined] == [hit.doc_id for hit in alone[:30]]
     expected = [0.5 * (hit.score - low) / (high - low) for hit in alone[:30]]
     assert [hit.score for hit in joined] == pytest.approx(expected, abs=1e-6)
-
-
-def test_rank_changes_count_from_the_other_list() -> None:
-    assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]
 
 
 def test_a_models_card_keeps_what_loads_it_and_has_its_figures_and_no_markup_of_others() -> None:

@@ -6,7 +6,7 @@ The budget is spent over restarts, and turned into the length of trainings.
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -15,7 +15,6 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.results import Result
 from midmask.choice.contenders import BATCH, Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
@@ -158,24 +157,6 @@ class Conditions:
     representations: tuple[str, ...]
     survey: Survey
     sample: Callable[[str], Sample | None]  # split -> the sample to search; None: the collection is small
-
-
-@dataclass(frozen=True)
-class ContestOutcome:
-    """The outcome of all rounds: who was measured, and who is searched with for the test queries."""
-
-    sizes: Mapping[System, Size]  # of the last round in which a system was measured
-    dev: Mapping[System, Result]  # its result on the dev queries in that round
-    measured: tuple[System, ...]
-    finalists: tuple[System, ...]  # of the measured ones, the best on dev first
-    given_up: Mapping[str, str]  # label of each system that is no finalist, measured or not -> why
-    tested_on: Sample | None  # the sample that the test queries search; None: the whole collection
-
-    @property
-    def not_tried(self) -> dict[str, str]:
-        """Label of each system that was not measured at all -> why."""
-        measured = {str(contender) for contender in self.measured}
-        return {label: why for label, why in self.given_up.items() if label not in measured}
 
 
 FILE = "contest.json"

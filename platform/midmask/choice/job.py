@@ -49,16 +49,8 @@ class TrackedWorkshop:
     """As many trainings side by side as the job may use."""
 
     def __init__(self, job: TrackedJob) -> None:
-        self._job = job
+        self._job, self.storage, self.lanes = job, job.storage, job.use.side_by_side
         self._phase = DOCUMENTS
-
-    @property
-    def storage(self) -> Place:
-        return self._job.storage
-
-    @property
-    def lanes(self) -> int:
-        return self._job.use.side_by_side
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         self._phase, self._job.progress.budget_left = phase, left

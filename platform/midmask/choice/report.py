@@ -57,14 +57,8 @@ def headline(verdict: Verdict) -> str:
     """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
     the made test queries and what it costs.
     """
-    return " ".join(part for part in (no_middle_training(verdict), _advice(verdict)) if part)
-
-
-def no_middle_training(verdict: Verdict) -> str:
-    """A sentence for a verdict that compared no middle training though systems were left out; else ""."""
-    if verdict.compared_middle_training or not verdict.not_tried:
-        return ""
-    return "No middle training was compared: “Not tried” says why."
+    is_lacking = not verdict.compared_middle_training and verdict.not_tried
+    return ("No middle training was compared: “Not tried” says why. " if is_lacking else "") + _advice(verdict)
 
 
 def _advice(verdict: Verdict) -> str:
@@ -103,18 +97,12 @@ def certainty(verdict: Verdict) -> str:
             return "No other system was measured on the test queries."
         shown = max(others, key=lambda system: system.gain)
         best_other = f"The best other system is {named(shown.label)}: {made_gain(verdict, shown)}, {cost(shown)}. "
-    return f"{best_other}{expected_gain(verdict, shown)}"
-
-
-def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
-    """A sentence or two on the expected gain of a system on queries that people ask, and its source."""
-    contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
-    bounds = interval_words(verdict, one.gain_low, one.gain_high)
-    gain = f"{signed(one.gain)} for queries that people ask ({bounds}{contains})"
+    contains = ", which contains 0" if shown.gain_low <= 0 <= shown.gain_high else ""
+    bounds = interval_words(verdict, shown.gain_low, shown.gain_high)
     known = verdict.calibration
     return (
-        f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
-        f"{known.coverage:.0%} of the judged gains there."
+        f"{best_other}Other collections ({', '.join(known.collections)}) suggest {signed(shown.gain)} for queries that "
+        f"people ask ({bounds}{contains}); such intervals covered {known.coverage:.0%} of the judged gains there."
     )
 
 

@@ -9,7 +9,7 @@ the collection and of the model's files, so another model is encoded anew and th
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -145,13 +145,9 @@ class SideBySide:
         corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
         self._store = SearchStore(corpus, Runner(Place(str(self.folder / "search")), LOCAL, observer))
         self._estimates = {one.label: one for one in sorted(self.verdict.systems, key=lambda one: one.rank)}
+        self.systems = tuple(self._estimates)  # labels, the verdict's best first
         self._open: dict[str, Ranker] = {}
         self._opening, self._searching = threading.Lock(), threading.Lock()
-
-    @property
-    def systems(self) -> tuple[str, ...]:
-        """Labels of the systems, the verdict's best first."""
-        return tuple(self._estimates)
 
     def model_of(self, label: str) -> Path | None:
         """A system's model folder; None for BM25."""
@@ -216,9 +212,3 @@ def read_verdict(folder: Path) -> Verdict:
     if not verdict.systems:
         raise UserError(f"{folder / FILE}: a verdict without systems; run `midmask choose` again")
     return verdict
-
-
-def rank_changes(own: Sequence[str], other: Sequence[str]) -> list[int | None]:
-    """Ranks that each document of a list gains over another list; negative if it is lower, None if missing there."""
-    places = {doc_id: rank for rank, doc_id in enumerate(other)}
-    return [places[doc_id] - rank if doc_id in places else None for rank, doc_id in enumerate(own)]

@@ -60,7 +60,6 @@ class SystemEstimate:
     made_low: float = math.nan
     made_high: float = math.nan
     training: TrainingKind = "fine-tuning"
-    dropped: str = ""  # why it did not become a finalist; "" for a finalist
 
     @property
     def name(self) -> SystemName:
@@ -140,11 +139,6 @@ class Verdict:
     def given_up(self) -> tuple[SystemEstimate, ...]:
         """The systems that were measured on the dev queries only, the best first."""
         return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
-
-    @property
-    def reasons_given_up(self) -> dict[str, str]:
-        """Label of each system that was given up -> why."""
-        return {one.label: one.dropped for one in self.given_up}
 
     @property
     def compared_middle_training(self) -> bool:

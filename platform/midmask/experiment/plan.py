@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, corpus_identity
+from midmask.corpora.documents.passages import splitter
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
@@ -36,7 +37,6 @@ from midmask.experiment.training_steps import (
     stages_content,
 )
 from midmask.mining.mine import MineConfig
-from midmask.queries.document_spans import SpansConfig
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
@@ -72,7 +72,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
         backbone=survey.find(folder_content, recipe.backbone.name),
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=survey.find(SpansConfig.content, recipe.spans),
+        spans=splitter(),
         pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
         stages=stages_content(recipe, survey),
     )

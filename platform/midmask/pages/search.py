@@ -27,9 +27,6 @@ LONGEST = 500
 SHOWN = 10
 """Results of a list."""
 
-DEPTH = 100
-"""Ranks of a list that rank changes look at."""
-
 LONGEST_TEXT = 4000
 """Characters of a passage that are shown."""
 
@@ -132,26 +129,18 @@ def show_judged(site: "SideBySide", store: JudgementStore) -> None:
 
 def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, right: str) -> None:
     """Both systems' results beside each other; on a phone below each other."""
-    from midmask.choice.side_by_side import rank_changes
-
-    answers = {"left": site.search(left, query, DEPTH), "right": site.search(right, query, DEPTH)}
-    doc_ids = {side: [hit.doc_id for hit in hits] for side, hits in answers.items()}
-    other = {"left": doc_ids["right"], "right": doc_ids["left"]}
+    answers = {"left": site.search(left, query, SHOWN), "right": site.search(right, query, SHOWN)}
     known = store.read()
     with st.container(key="lists"):
         for side, label, column in zip(answers, (left, right), st.columns(2), strict=True):
             with column:
                 st.html(_heading(site, label))
-                changes = rank_changes(doc_ids[side][:SHOWN], other[side])
                 if not answers[side]:
                     st.info("Nothing found: no passage shares a word with the query.")
-                marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
-                for number, (hit, mark) in enumerate(zip(answers[side], marks, strict=False), start=1):
+                for number, hit in enumerate(answers[side], start=1):
                     with st.container(border=True, key=f"hit-{side}-{number}"):
-                        st.html(card(hit.doc_id, hit.title, hit.text, query, f"{number}", mark))
+                        st.html(card(hit.doc_id, hit.title, hit.text, query, f"{number}"))
                         thumb(store, known, query, hit.doc_id, side)
-    if left != right:
-        st.caption(f"↑3: three ranks higher than in the other list · new: not among the {SHOWN} of the other list")
 
 
 def thumb(store: JudgementStore, known: Judgements, query: str, doc_id: str, side: str) -> None:
@@ -176,37 +165,18 @@ def _heading(site: "SideBySide", label: str) -> str:
     return f'<div class="mm-side"><b>{escape(label)}</b>{spans}</div>'
 
 
-def change(rank: int, ranks: int | None) -> str:
-    """HTML of a rank change: "new" for a result that the other list does not show.
-
-    Args:
-        rank: in this list, from 1. ranks: how many ranks higher it stands here; None: the other list lacks it.
-    """
-    if ranks is None or rank + ranks > SHOWN:
-        there = "not among its first 100" if ranks is None else f"rank {rank + ranks} there"
-        return f'<span class="change new" title="{there}">new</span>'
-    if ranks == 0:
-        return '<span class="change" title="the same rank there">=</span>'
-    kind, arrow = ("up", "↑") if ranks > 0 else ("down", "↓")
-    return f'<span class="change {kind}" title="rank {rank + ranks} there">{arrow}{abs(ranks)}</span>'
-
-
 def plain(text: str) -> str:
     """A text as a label shows it: neither Markdown nor Streamlit's names of icons and colours are drawn."""
     return re.sub(r":(?=\S)", r"\:", markdown_text(text))
 
 
-def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -> str:
-    """A result as HTML; all that is the document's or the user's is escaped.
-
-    Args:
-        mark: HTML of its own.
-    """
+def card(doc_id: str, title: str, text: str, query: str, rank: str) -> str:
+    """A result as HTML; all that is the document's or the user's is escaped."""
     file, place = _place(doc_id)
     cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
     return _hit.render(
         {
-            **{"doc_id": doc_id, "rank": rank, "mark": mark, "origin": file + place},
+            **{"doc_id": doc_id, "rank": rank, "origin": file + place},
             "head": highlight(title or file, query),
             "passage": highlight(cut, query),
         }

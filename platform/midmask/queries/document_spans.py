@@ -23,14 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import TokenRows
 from midmask.core.config import Config, added
 from midmask.core.randomness import hash64, python_stream
-from midmask.corpora.documents.passages import sentences, splitter
+from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
@@ -148,10 +147,6 @@ class SpansConfig(Config):
     )
     seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
 
-    def content(self) -> dict[str, Any]:
-        """What decides the sentences besides the config, as a part of the artifact's identity."""
-        return splitter()
-
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
     """(doc_id, text) of the shard's documents, in order; passages without a title are documents by themselves."""
@@ -235,26 +230,24 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     (out / "starts.npy").write_array(bounds)
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
     if config.recurring:
-        counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
+        _keep_sharing(out)
     return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1)}
 
 
-def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
-    """Writes sharing.npy; the number of documents of which two spans share a phrase.
+def _keep_sharing(out: Place) -> None:
+    """Writes sharing.npy.
 
     Raises:
-        UserError: if there is none.
+        UserError: if no two spans of a document share a phrase.
     """
     tables = [read_table(out / "spans" / name, ["sharing"]) for name in (out / "spans").names()]
     counts = pc.list_value_length(pa.concat_tables(tables)["sharing"]).to_numpy().astype(np.int8)
-    documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
-    if not documents:
+    if not counts.any():
         raise UserError(
             "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
             "(spans.documents=titles)"
         )
     (out / "sharing.npy").write_array(counts)
-    return documents
 
 
 SPANS = Sharded(folder="spans", over="corpus/docs", worker=_worker, finish=_finish)

@@ -135,15 +135,13 @@ def _select(
 
 
 def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, passages: int) -> str:
-    """The message for a collection with fewer than 30 kept queries: the two most frequent reasons, and what to do."""
-    reasons = Counter(query.reason for query in candidates if query.reason)
-    most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
-    why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
+    """The message for a collection with fewer than 30 kept queries: the most frequent reason, and what to do."""
+    reasons = Counter(query.reason for query in candidates if query.reason).most_common(1)
+    why = "".join(f"; {count} were dropped because {reason}" for reason, count in reasons)
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits ({len(candidates)} made{why}); name more "
-        "sources (--query-sources, in Python sources=; such as keyphrases, "
-        "sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
+        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (--query-sources, in Python "
+        "sources=; such as keyphrases, sentences), or give more documents"
     )
 
 
