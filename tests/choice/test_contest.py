@@ -13,7 +13,6 @@ from midmask import Corpus, UserError, Verdict
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import (
     AS_IS,
-    GPL,
     LEXICAL,
     MINED,
     SCORED,
@@ -25,12 +24,11 @@ from midmask.choice.contenders import (
     first_contenders,
     relatives,
 )
-from midmask.choice.contest import USED, Contest, Prices
+from midmask.choice.contest import Contest
 from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
 from midmask.corpora.writer import write_beir
-from midmask.objectives.finetuning.distillation import Distillation
 from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -44,7 +42,8 @@ def conditions(tmp_path: Path) -> Conditions:
 
 def held(conditions: Conditions, folder, budget: float):
     running = Contest(conditions, workshop(folder), Clock(budget), ContestJournal(folder / "verdict", "one"))
-    return running, running.hold([LEXICAL])
+    running.hold([LEXICAL])
+    return running
 
 
 def searched(running: Contest, split: str) -> set[str]:
@@ -55,48 +54,30 @@ def searched(running: Contest, split: str) -> set[str]:
 
 @pytest.mark.parametrize("budget, where", [(1e6, "whole"), (1e-3, "part")])
 def test_test_queries_are_searched_in_a_sample_where_the_whole_is_too_dear(conditions, tmp_path, budget, where) -> None:
-    running, outcome = held(conditions, tmp_path, budget)
+    running = held(conditions, tmp_path, budget)
     assert searched(running, "dev") == {"part"}, "rounds search the sample in any case"
     assert searched(running, "test") == {where}
-    assert (outcome.tested_on is None) == (where == "whole")
-    assert outcome.measured == (LEXICAL,), "what needs no training is measured, also where the budget is spent"
-    again, _ = held(conditions, tmp_path, 1e6)
+    assert (running.tested_on is None) == (where == "whole")
+    assert running.measured == (LEXICAL,), "what needs no training is measured, also where the budget is spent"
+    again = held(conditions, tmp_path, 1e6)
     assert searched(again, "test") == {where}, "decided once, whatever time is left"
 
 
 def test_nothing_is_trained_again_as_long_as_before(conditions, tmp_path) -> None:
     """The collection bounds trainings to 20 steps: a second round can only try what is new, a third one nothing."""
     journal = ContestJournal(tmp_path / "verdict", "one")
-    outcome = Contest(conditions, workshop(tmp_path), Clock(1e6), journal).hold(first_contenders(["none"], "tiny"))
+    running = Contest(conditions, workshop(tmp_path), Clock(1e6), journal)
+    running.hold(first_contenders(["none"], "tiny"))
     first, second = journal.rounds
     assert first.size == second.size
     tuned, mined = (System("none", "dense", setting) for setting in (TUNED, MINED))
     assert set(first.contenders) == {LEXICAL, tuned} and set(second.contenders) == {LEXICAL, tuned, mined}
-    assert set(outcome.finalists) == {LEXICAL, tuned, mined}
+    assert set(running.finalists) == {LEXICAL, tuned, mined}
     # 20 steps to learn the machine's pace; then one stage, and two where negatives are mined by the first one's encoder
     assert len(list((tmp_path / "store" / "finetune").iterdir())) == 3
 
 
-TUNED_ONLY, MLM = (System(system, "dense", TUNED) for system in ("none", "mlm"))
-
-
-def test_time_is_kept_for_fewer_tests_where_nothing_could_be_trained_otherwise(conditions, tmp_path) -> None:
-    waiting = (LEXICAL, TUNED_ONLY, MLM)
-    shop = workshop(tmp_path)
-    prices = Prices(Contest(conditions, shop, Clock(1e6), ContestJournal(tmp_path / "p", "p")).cells, shop, 1e6)
-    one, two = (prices.of_tests(waiting[:count], lambda _: SHORTEST) for count in (2, 3))
-    trained = prices.of_round(waiting, SHORTEST)
-    assert one < two
-
-    def kept(budget: float) -> tuple[float | None, bool | None]:
-        journal = ContestJournal(tmp_path / str(budget), "one")
-        journal.pace = 1e6
-        running = Contest(conditions, shop, Clock(budget), journal)
-        running.keep_time_for_tests(waiting, lambda count, size: prices.of_round(waiting[:count], size))
-        return journal.kept, journal.sampled
-
-    assert kept(10 * (trained + two)) == (pytest.approx(two), False)
-    assert kept((trained + (one + two) / 2) / USED) == (pytest.approx(one), False)
+MLM = System("mlm", "dense", TUNED)
 
 
 def test_what_was_decided_is_read_again(tmp_path):
@@ -130,19 +111,18 @@ def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
     assert (tmp_path / FILE).read_bytes() == after
 
 
-TEACHER = "/models/cross-encoder"
-BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4, teacher=TEACHER)
+BENCHMARK = contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {"backbone.name": "tiny"}, seed=4)
 
 
 def every_contender() -> list[System]:
     first = first_contenders(SYSTEMS, "minilm")
-    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED), taught=True))]
+    return [*first, *(one for contender in first for one in relatives(contender, tuple(SCORED)))]
 
 
 def test_all_kinds_take_part_each_with_the_rounds_sizes():
     found = every_contender()
     plain = (LEXICAL, System("none", "dense", AS_IS))
-    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED), ("mlm", "dense", GPL))
+    one_of_each = (("retromae", "splade", TUNED), ("mlm", "dense", MINED))
     assert {*plain, *(System(*one) for one in one_of_each)} < set(found)
     assert all(one.tuning != AS_IS for one in first_contenders(SYSTEMS, "tiny")), "its weights are random"
     for contender in found:
@@ -165,21 +145,12 @@ def test_no_two_contenders_have_one_name():
 
 
 def test_only_trained_dense_systems_have_relatives_and_simcse_has_no_words():
-    def kinds(contender: System, *representations: str, taught: bool = False) -> list[tuple[str, str]]:
-        return [(one.representation, one.tuning) for one in relatives(contender, representations, taught=taught)]
+    def kinds(contender: System, *representations: str) -> list[tuple[str, str]]:
+        return [(one.representation, one.tuning) for one in relatives(contender, representations)]
 
     assert kinds(LEXICAL, *SCORED) == kinds(System("mlm", "splade", TUNED), *SCORED) == []
     assert kinds(System("simcse", "dense", TUNED), *SCORED) == [("dense", MINED)]
     assert kinds(System("mlm", "dense", TUNED), "dense") == [("dense", MINED)]
-    assert kinds(System("mlm", "dense", TUNED), "dense", taught=True) == [("dense", MINED), ("dense", GPL)]
-
-
-def test_with_a_teacher_its_margins_are_learned_and_without_one_there_is_no_such_setting():
-    (stage,) = recipe_of(BENCHMARK, System("mlm", "dense", GPL).key).stages
-    assert isinstance(stage.loss, Distillation.Config) and stage.loss.loss == "margin_mse"
-    assert stage.teacher is not None and (stage.teacher.folder, stage.teacher.train) == (TEACHER, None)
-    assert System("mlm", "dense", GPL, joined=True).name == ("mlm, GPL", "dense with BM25")
-    assert GPL not in contest("pydocs", SYSTEMS, Size(30, 20), ("dev",), {}, seed=4).settings
 
 
 PASSAGES = 2 * OTHERS + 1
@@ -252,7 +223,6 @@ def test_every_system_has_a_rank_and_the_recommended_one_is_among_them(verdict):
     assert not set(verdict.not_tried) & {one.label for one in verdict.systems}
     for one in verdict.systems:
         assert one.low <= one.estimate <= one.high and one.gain_low <= one.gain <= one.gain_high
-        assert bool(one.dropped) != one.finalist
 
 
 def test_asked_again_nothing_is_computed(home, verdict):

@@ -1,4 +1,4 @@
-"""A verdict's systems, asked by hand and from the model card's lines, find what an evaluation finds. A person's
+"""A verdict's systems, asked by hand, find what an evaluation finds. A person's
 judgements: a labelled collection at any time, whoever judges at once and whatever is killed.
 """
 
@@ -10,29 +10,23 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.numpy import load_file, save_file
 
 import midmask
 from midmask.choice.judgements import JudgementStore, query_id
 from midmask.choice.report import model_card
-from midmask.choice.side_by_side import SearchStore, SideBySide, rank_changes
-from midmask.choice.verdict import Recommendation, Verdict
+from midmask.choice.side_by_side import SearchStore, SideBySide
 from midmask.corpora import CorpusConfig
 from midmask.corpora.opening import text_lines
-from midmask.encoders.backbone import Backbone
-from midmask.encoders.folder import save_bi_encoder
-from midmask.encoders.representation import Representation
 from midmask.errors import UserError
-from midmask.retrieve.blocks import StoredPassages
+from midmask.experiment.events import Begun, StepEvent
+from midmask.experiment.kinds import LOCAL
+from midmask.experiment.run import Runner
 from midmask.store.place import Place
-from tests.support.choice import searched
 from tests.support.choice.searched import DOCUMENTS, QUERIES, rewrite, write_collection, write_verdict
-from tests.support.encoders.models import random_model, write_tokenizer
 from tests.support.verdicts import verdict
 
 ASKED = {"retromae · dense": "models/dense/model", "splade · lexical": "models/lexical/model"}
@@ -61,10 +55,9 @@ def evaluated(model: str, folder: Path, storage: Path, **more: object) -> dict[s
 
 
 def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: SideBySide) -> None:
-    assert site.systems == ("retromae · dense", "splade · lexical", "dupmae · hybrid with BM25", "bm25")
+    assert site.systems[:4] == ("retromae · dense", "splade · lexical", "dupmae · hybrid with BM25", "bm25")
     assert (site.recommended, site.baseline) == ("retromae · dense", "bm25")
-    assert dict(site.made_queries) == {name: text for name, (text, _) in QUERIES.items()}
-    with pytest.raises(UserError, match=r"gone · dense: its model folder .*models/gone is not there"):
+    with pytest.raises(UserError, match=r"models/gone"):
         site.search("gone · dense", "port")
     with pytest.raises(UserError, match="unknown system 'retromea"):
         site.search("retromea · dense", "port")
@@ -76,20 +69,17 @@ def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, 
     model = ASKED.get(label, "models/hybrid/model")
     expected = evaluated(str(folder / model), folder, tmp_path, **share)
     for text, _ in QUERIES.values():
-        assert list(site.rank(label, text).doc_ids) == expected[text]
+        assert [hit.doc_id for hit in site.search(label, text, 100)] == expected[text]
         hits = site.search(label, text, 5)
         assert [hit.doc_id for hit in hits] == expected[text][:5]
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_hits_have_their_texts_and_a_query_is_searched_once(site: SideBySide) -> None:
+def test_hits_have_their_texts(site: SideBySide) -> None:
     for hit in site.search("bm25", "server port backup database", 10):
         if hit.doc_id in DOCUMENTS:
             assert (hit.title, hit.text) == DOCUMENTS[hit.doc_id]
     assert site.search("bm25", "zzz", 10) == []
-    assert list(site.passages(["faq.md#0-80", "nowhere"])) == ["faq.md#0-80"]
-    first = site.rank("retromae · dense", "where is the backup")
-    assert first is site.rank("retromae · dense", "where is the backup") and first.seconds > 0
     with pytest.raises(UserError, match="k = 0"):
         site.search("bm25", "port", 0)
 
@@ -98,30 +88,35 @@ def test_vectors_are_kept_beside_the_verdict_and_belong_to_the_models_bytes(fold
     """A second opening encodes nothing; a model whose weights have changed is encoded anew."""
     own = tmp_path / "own"
     shutil.copytree(folder, own)
-    lines: list[str] = []
-    SideBySide(own).open("retromae · dense", lines.append)
+    begun: list[str] = []
+
+    def observe(event: StepEvent) -> None:
+        begun.extend([event.step.name] if isinstance(event, Begun) else [])
+
+    SideBySide(own, observe).open("retromae · dense")
     encoded = sorted(path.name for path in (own / "search" / "encode").iterdir())
-    assert any("Encoding the passages: 0 of 68" in line for line in lines)
-    again: list[str] = []
-    SideBySide(own).open("retromae · dense", again.append)
-    assert again == []
-    before = SideBySide(own).rank("retromae · dense", "port").scored
+    assert "encode" in begun
+    begun.clear()
+    SideBySide(own, observe).open("retromae · dense")
+    assert begun == []
+    before = SideBySide(own).search("retromae · dense", "port")
     weights = own / "models" / "dense" / "model" / "model.safetensors"
     changed = load_file(weights)
     changed["embeddings.word_embeddings.weight"] = np.roll(changed["embeddings.word_embeddings.weight"], 1, axis=0)
     save_file(changed, weights, metadata={"format": "pt"})
-    assert SideBySide(own).rank("retromae · dense", "port").scored != before
+    assert SideBySide(own).search("retromae · dense", "port") != before
     assert len(list((own / "search" / "encode").iterdir())) == len(encoded) + 1
 
 
 def test_threads_that_open_at_once_encode_once_and_agree(folder: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     shutil.copytree(folder, own, ignore=shutil.ignore_patterns("search"))
-    site, lines, found = SideBySide(own), [], []
+    begun: list[str] = []
+    site = SideBySide(own, lambda event: begun.extend([event.step.name] if isinstance(event, Begun) else []))
+    found = []
 
     def ask() -> None:
-        site.open("splade · lexical", lines.append)
-        found.append(site.rank("splade · lexical", "port of the server").doc_ids)
+        found.append(tuple(site.search("splade · lexical", "port of the server")))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -129,7 +124,7 @@ def test_threads_that_open_at_once_encode_once_and_agree(folder: Path, tmp_path:
     for thread in threads:
         thread.join()
     assert len(found) == 4 and len(set(found)) == 1
-    assert len([line for line in lines if line == "Encoding the passages"]) == 1
+    assert begun.count("encode") == 1
 
 
 def test_what_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -149,76 +144,24 @@ def test_what_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_a_joined_list_of_a_query_that_bm25_does_not_find_is_the_encoders(folder: Path, site: SideBySide) -> None:
     """Its scores reach from 0.5, BM25 having the other half, to 0 for the last of 101 or of all passages."""
     corpus = CorpusConfig(name=f"beir:{site.collection}", splits="official")
-    store, lines = SearchStore(corpus, Place(str(folder / "search"))), list[str]()
-    stored = StoredPassages(store.open_corpus(lines.append).place)
-    alone = store.open_encoder(folder / "models/hybrid/model", stored, lines.append).rank("zzz qqq", 101)
-    high, low = alone[0][1], alone[-1][1]
-    joined = site.rank("dupmae · hybrid with BM25", "zzz qqq", 30).scored
-    assert [doc_id for doc_id, _ in joined] == [doc_id for doc_id, _ in alone[:30]]
-    expected = [0.5 * (score - low) / (high - low) for _, score in alone[:30]]
-    assert [score for _, score in joined] == pytest.approx(expected, abs=1e-6)
+    store = SearchStore(corpus, Runner(Place(str(folder / "search")), LOCAL))
+    alone = store.open_encoder(folder / "models/hybrid/model")("zzz qqq", 101)
+    high, low = alone[0].score, alone[-1].score
+    joined = site.search("dupmae · hybrid with BM25", "zzz qqq", 30)
+    assert [hit.doc_id for hit in joined] == [hit.doc_id for hit in alone[:30]]
+    expected = [0.5 * (hit.score - low) / (high - low) for hit in alone[:30]]
+    assert [hit.score for hit in joined] == pytest.approx(expected, abs=1e-6)
 
 
-def test_rank_changes_count_from_the_other_list() -> None:
-    assert rank_changes(["a", "b", "c"], ["b", "x", "a"]) == [2, -1, None]
-
-
-def python(card: str) -> list[str]:
-    return [block.split("```")[0] for block in card.split("```python\n")[1:]]
-
-
-def recommending(system: str, representation: str) -> Verdict:
-    return replace(verdict(), recommendation=Recommendation(system, representation, True, "A reason."))
-
-
-def test_it_has_the_models_figures_and_no_markup_of_others() -> None:
-    card = model_card(verdict())
+def test_a_models_card_keeps_what_loads_it_and_has_its_figures_and_no_markup_of_others() -> None:
+    card = model_card(verdict(), "---\ntags: [midmask]\n---\n# A bi-encoder\n")
+    assert card.startswith("---\ntags: [midmask]\n---\n# A bi-encoder\n")
     assert "| 1    | **retromae** |          dense | +0.065 [+0.036, +0.093] | +0.043 [+0.024, +0.062] |" in card
     assert "| 4    |         none |" in card and "dupmae" not in card, "the model's own line and the baseline's"
     assert "<script" not in card and "&lt;script&gt;" in card
-    assert yaml.safe_load(card.split("---\n", 2)[1])["library_name"] == "sentence-transformers"
-    assert "trained on docs:handbook" in card
+    assert "training on these documents: middle training" in card
     untrained = tuple(replace(each, training="none") for each in verdict().systems)
-    assert ", trained on docs" not in model_card(replace(verdict(), systems=untrained))
-
-
-def test_its_lines_search_with_the_system_that_the_figures_are_of(tmp_path, monkeypatch) -> None:
-    """In a verdict's folder whose best system is joined with BM25, from the model's folder, which lies in it."""
-    folder = searched.write_verdict(tmp_path / "verdict")
-    joined = searched.system("as it is", "dense with BM25", 1, 0.8, 0.1, "models/dense/model")
-    chosen = Recommendation("as it is", "dense with BM25", True, "")
-    one = searched.verdict(systems=(joined, *searched.verdict().systems), recommendation=chosen)
-    (folder / "verdict.json").write_text(one.as_json())
-    card = model_card(one)
-    monkeypatch.chdir(folder / "models")
-    *lines, last = python(card)[0].strip().splitlines()
-    names: dict[str, Any] = {}
-    exec("\n".join([*lines, f"found = {last}"]), names)
-    opened = SideBySide(folder)
-    assert [hit.doc_id for hit in names["found"]] == list(opened.rank(joined.label, "a query").doc_ids[:10])
-    assert "BM25" in opened.rank(joined.label, "a query").how
-    assert names["verdict"].recommended == joined.label
-
-
-@pytest.mark.parametrize(
-    ("system", "name", "representation"),
-    [("retromae", "dense", Representation()), ("lexmae", "splade", Representation(dense=None, lexical="splade"))],
-)
-def test_its_lines_load_the_model_in_its_folder(tmp_path, monkeypatch, system, name, representation) -> None:
-    backbone = Backbone(random_model("bert"), dropout=0.0).eval()
-    backbone.represent_as(representation, seed=3)
-    folder = tmp_path / "model"
-    tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
-    save_bi_encoder(backbone, folder, tokenizer, max_length=12)
-    card = model_card(recommending(system, name), (folder / "README.md").read_text("utf-8"))
-    (folder / "README.md").write_text(card, "utf-8")
-    assert "the same vectors" in card
-    monkeypatch.chdir(folder)
-    *lines, last = python(card)[-1].strip().splitlines()
-    names: dict[str, object] = {}
-    exec("\n".join([*lines, f"found = {last}"]), names)
-    assert tuple(names["found"].shape) == (1, 2)  # type: ignore[attr-defined]
-    assert json.loads((folder / "config_sentence_transformers.json").read_text())["model_type"] in lines[0]
+    assert "It was not trained on these documents" in model_card(replace(verdict(), systems=untrained))
 
 
 FIRST, SECOND, THIRD = list(DOCUMENTS)[:3]

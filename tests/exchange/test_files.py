@@ -1,4 +1,4 @@
-"""Files of other tools (negatives, scores, spans, MTEB's results) in every layout."""
+"""Files of other tools (negatives, scores, MTEB's results) in every layout."""
 
 import gzip
 import json
@@ -16,36 +16,8 @@ from midmask.corpora.opening import write_lines
 from midmask.errors import UserError
 from midmask.exchange.mteb_files import MtebResult, write_results
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
-from midmask.exchange.passage_files import DocumentSpans, read_spans, write_spans
 from midmask.exchange.score_files import LIST, read_scores_file
 from midmask.store.place import Place
-
-texts = st.text(st.characters(codec="utf-8"), max_size=20)
-documents = st.lists(st.builds(DocumentSpans, st.text("abcäß017-_:", min_size=1, max_size=6), st.lists(texts)))
-
-
-@settings(max_examples=40)
-@given(rows=documents, name=st.sampled_from(["spans.jsonl", "spans.jsonl.gz"]))
-def test_what_is_written_is_read_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows, name: str) -> None:
-    place = Place(str(tmp_path_factory.mktemp("spans") / name))
-    assert write_spans(place, rows) == len(rows)
-    assert [document for _, document in read_spans(place)] == rows
-    assert [number for number, _ in read_spans(place)] == list(range(1, len(rows) + 1))
-
-
-def test_the_layout_is_that_of_others(tmp_path: Path) -> None:
-    write_spans(Place(str(tmp_path / "s.jsonl.gz")), [DocumentSpans("d1", ["one", "zwölf"])])
-    lines = gzip.decompress((tmp_path / "s.jsonl.gz").read_bytes()).decode().splitlines()
-    assert [json.loads(line) for line in lines] == [{"doc_id": "d1", "spans": ["one", "zwölf"]}]
-    (tmp_path / "theirs.jsonl").write_text('\n{"_id": 7, "spans": ["a"], "title": "b"}\n{"doc_id": "8", "spans": []}\n')
-    found = list(read_spans(Place(str(tmp_path / "theirs.jsonl"))))
-    assert found == [(2, DocumentSpans("7", ["a"])), (3, DocumentSpans("8", []))]
-
-
-OTHER_LAYOUTS = [
-    '{"doc_id": "d", "spans": [[101, 102], [101, 102]]}', '{"doc_id": "d", "spans": "ab"}', '{"spans": ["a", "b"]}',
-    '{"doc_id": true, "spans": ["a", "b"]}', '{"doc_id": "d", "spans": ["a", "\\ud800"]}', "d\ta",
-]  # fmt: skip
 
 
 def passages(*ids: object) -> list[dict[str, Any]]:
@@ -143,7 +115,6 @@ BAD_SCORES = {
 
 
 BAD_LINES: list[tuple[Callable[[Place], Any], str, str, str]] = [
-    *((read_spans, "x.jsonl", line, 'line 2: .*wanted is ."doc_id": …, "spans": .text, …') for line in OTHER_LAYOUTS),
     *((read_negatives_file, "x.jsonl", line, "line 2: .*wanted is") for line in BAD_NEGATIVES),
     *(
         (read_negatives_file, "x.tsv", line, "line 2: .*a query's id, a tab")

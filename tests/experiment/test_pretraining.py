@@ -15,13 +15,13 @@ from midmask.evaluation.groups import folders as names_of
 from midmask.experiment.evaluations import with_averages, zero_shot, zero_shot_collections
 from midmask.experiment.events import Logged, Observer, StepEvent, unobserved
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.plan import export, plan
+from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from tests.support.corpora.collections import json_lines, rows, write, write_beir
+from tests.support.corpora.collections import json_lines, write, write_beir
 
 AS_BEFORE = {"corpus": "d6ad6ab229978c14", "tokens": "67ccc9d52826e518", "pretrained": "15f6bb2ced067d52"}
 """Of `mlm` on `tiny` before there was `pretrain_on`, with the library versions below. They may change with the recipe's
@@ -151,29 +151,3 @@ def test_an_average_counts_cqadupstack_once_and_keeps_what_all_sets_have() -> No
     rows = with_averages(["beir14:/data", "beir:/data/mine"], {**measured, "mine": {"nDCG@10": 1.0}})
     assert rows.pop("beir14, average") == {"nDCG@10": pytest.approx((13 * 0.5 + 0.08) / 14)}
     assert rows == {**measured, "mine": {"nDCG@10": 1.0}}
-
-
-def spans_of(artifact: Artifact) -> list[dict[str, Any]]:
-    return [{name: row[name] for name in ("doc_id", "number", "ids")} for row in rows(Path(f"{artifact.place}/spans"))]
-
-
-def test_a_corpus_and_its_spans_go_out_and_come_in_again(tmp_path: Path) -> None:
-    write_beir(tmp_path / "here")
-    docs = [{"_id": f"d{n}", "text": f"This is {n}. It says that! There is more of it."} for n in range(40)]
-    write(tmp_path / "here" / "corpus.jsonl", json_lines(docs))
-    storage, out = Place(str(tmp_path / "store")), tmp_path / "out"
-    runner = Runner(storage, LOCAL)
-    small = {"tokens.vocabulary_size": 300, "spans.span_length": 12}
-    steps = plan(override(RECIPES["cotmae"](), {**small, "corpus.name": f"beir:{tmp_path}/here"}))
-    cut = runner.compute(steps.spans)
-    export(steps, storage, Place(str(out)), [])
-    assert not (out / "spans.jsonl.gz").exists()
-    export(steps, storage, Place(str(out)), ["spans"])
-    given = {"corpus.name": f"beir:{out}", "spans.source": f"file:{out}/spans.jsonl.gz"}
-    again = plan(override(RECIPES["cotmae"](), {**small, **given}))
-    read = runner.compute(again.spans)
-    assert again.spans.fingerprint != steps.spans.fingerprint
-    assert spans_of(read) == spans_of(cut) and len(spans_of(cut)) > 80
-    assert read.result["given"] == {"lines": 40, "kept": 40}
-    judged = [rows(Path(f"{step.place(storage)}/qrels.parquet")) for step in (steps.corpus, again.corpus)]
-    assert judged[0] == judged[1]

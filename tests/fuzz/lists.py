@@ -1,23 +1,20 @@
-"""Targets: files of negatives, scores, spans, queries, term weights, tokens and runs."""
+"""Targets: files of negatives, scores, queries and runs."""
 
 import gzip
 import json
 import random
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midmask.errors import UserError
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
-from midmask.queries.document_spans import SPANS, SpansConfig
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.retrieve import ranked
 from midmask.store.place import Place
-from midmask.store.sharded import Inputs, Sharded
+from midmask.store.sharded import Inputs
 from midmask.teacher.score import ReadScoresConfig, read_scores
 from tests.fuzz.mutating import mutate_bytes, mutate_file
 from tests.fuzz.running import Case, Outcome
@@ -27,7 +24,6 @@ from tests.support.queries.documents import write_inputs
 IDS = [f"q{n}" for n in range(12)]
 DOCS = [f"d{n}" for n in range(30)]
 NEGATIVES = json_lines([{"qid": q, "pos": [DOCS[0]], "neg": {"bm25": DOCS[1:6], "other": DOCS[3:9]}} for q in IDS])
-SPANS_LINES = json_lines([{"doc_id": d, "spans": ["a first span", "another span", "the last"]} for d in DOCS])
 QUERY_LINES = json_lines([{"doc_id": d, "queries": ["what is it", "why"]} for d in DOCS]) + b"d3\ta query of columns\n"
 RUN = b"".join(b"q%d Q0 d%d %d %.2f tag\n" % (n // 5, n, n % 5 + 1, 9 - n % 5) for n in range(40))
 
@@ -37,8 +33,7 @@ def targets(root: Path) -> dict[str, Case]:
     return {
         "negatives": partial(_negatives, inputs),
         "scores": partial(_scores, inputs),
-        "spans": partial(_given, inputs, SPANS, SpansConfig, SPANS_LINES),
-        "queries of passages": partial(_given, inputs, PSEUDO_QUERIES, PseudoQueriesConfig, QUERY_LINES),
+        "queries of passages": partial(_given, inputs),
         "trec runs": _runs,
     }
 
@@ -79,13 +74,11 @@ def _scores(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
     return "quarantined" if result["pairs_of_unknown_queries"] else "succeeded"
 
 
-def _given(
-    inputs: Inputs, step: Sharded, config: Callable[..., Any], lines: bytes, rng: random.Random, folder: Path
-) -> Outcome:
-    """A step that sorts texts of a file into the corpus's shards."""
-    path = _written(rng, folder, "x.jsonl", lines)
+def _given(inputs: Inputs, rng: random.Random, folder: Path) -> Outcome:
+    """Queries of a file, sorted into the corpus's shards."""
+    path = _written(rng, folder, "x.jsonl", QUERY_LINES)
     out = Place(str(folder / "out"))
-    step(config(source=f"file:{path}"), inputs, out)
+    PSEUDO_QUERIES(PseudoQueriesConfig(source=f"file:{path}"), inputs, out)
     counts = (out / "given.json").read_json()
     assert counts["lines"] == len(_lines_of(path)), f"{len(_lines_of(path))} lines, and {counts}"
     bad = sum(number for name, number in counts.items() if name not in ("lines", "kept"))

@@ -23,7 +23,7 @@ from midmask.exchange.negatives_files import read_negatives_file
 from midmask.exchange.score_files import read_scores_file
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.plan import plan
-from midmask.queries.given import passage_and_queries, read_file
+from midmask.queries.given import read_file
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
 from tests.fuzz.running import refused
@@ -62,7 +62,7 @@ def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
         refused(lambda: prepared(f"beir:{folder}", tmp_path / "out"), file, "broken gzip stream")
     (tmp_path / "x.jsonl.gz").write_bytes(damaged(b'{"qid": 1, "pos": [], "neg": {}}\n' * 50))
     place = Place(str(tmp_path / "x.jsonl.gz"))
-    for read in (partial(read_negatives_file, place), partial(read_file, place, f"{place}", passage_and_queries)):
+    for read in (partial(read_negatives_file, place), partial(read_file, place, f"{place}")):
         refused(read, "x.jsonl.gz", "broken gzip stream")
 
 

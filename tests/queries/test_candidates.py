@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import math
 import random
 from collections import Counter
@@ -25,20 +26,18 @@ from midmask.queries.collection import (
     without_hidden,
 )
 from midmask.queries.config import QueriesConfig
-from midmask.queries.given import read_file
-from midmask.queries.plain_sources import STOP_WORDS, query_of_object, query_of_row, title_query
-from midmask.queries.selection import bm25_over, draw_shares, drop_unfound, normalised
+from midmask.queries.plain_sources import STOP_WORDS, title_query
+from midmask.queries.selection import draw_shares, drop_unfound, normalised
 from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
-from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.corpora.collections import rows as rows_of
-from tests.support.queries.articles import STOP, HandBm25, articles, corpus_of, opening, stems
+from tests.support.queries.articles import STOP, articles, corpus_of, opening, stems
 
 PASSAGES = articles(6)
 
-PLAIN = ("titles", "sentences", "spans", "keyphrases")
+PLAIN = ("titles", "sentences", "keyphrases")
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +105,6 @@ def test_sentences_are_whole_of_fitting_length_and_no_more_than_half() -> None:
     assert one != other, "another seed draws others"
 
 
-def test_spans_are_words_of_the_text_that_do_not_meet() -> None:
-    of = {one.doc_id: one for one in PASSAGES}
-    lengths = Counter()
-    taken: dict[str, list[tuple[int, int]]] = {}
-    for made in source_of("spans", per_passage=4).queries(PASSAGES):
-        assert made.hidden is not None
-        start, end = made.hidden
-        assert made.text == of[made.doc_id].text[start:end] == made.text.strip()
-        assert all(end <= first or last <= start for first, last in taken.get(made.doc_id, []))
-        taken.setdefault(made.doc_id, []).append(made.hidden)
-        lengths[len(made.text.split())] += 1
-    assert set(lengths) == set(range(4, 11))
-    short = Passage("p", "", "one two three four five six seven eight")
-    assert not list(source_of("spans", per_passage=4).queries([short]))
-
-
 def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) -> None:
     have = Counter(stem for one in PASSAGES for stem in set(stems(f"{one.title} {one.text}")))
     of = {one.doc_id: one for one in PASSAGES}
@@ -170,9 +153,9 @@ def test_files_and_libraries_are_part_of_the_identity(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"sources": {"title": 1.0}}, "'title'; choose titles, sentences, spans, keyphrases, file:PATH"),
+    ({"sources": {"title": 1.0}}, "'title'; choose titles, sentences, keyphrases, file:PATH"),
     ({"sources": {"titles": 0.0}}, "weights are above 0"),
-    ({"sources": {"http://a/v1": 1.0, "http:http://a/v1": 2.0}}, "is named twice"),
+    ({"sources": {"file:/a": 1.0, "file:/./a": 2.0}}, "is named twice"),
     ({"dev_share": 0.5, "test_share": 0.5}, "nothing is left for train"),
 ]
 
@@ -184,62 +167,33 @@ def test_impossible_configs_name_the_choices(changes: dict[str, Any], message: s
     assert "\n" not in str(error.value)
 
 
-def test_a_server_and_a_path_have_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = QueriesConfig(sources={"http:https://host:8/v1": 1.0, "file:q.txt": 2.0, "model:m": 1.0})
-    assert config.sources == {"https://host:8/v1": 1.0, f"file:{tmp_path}/q.txt": 2.0, f"model:{tmp_path}/m": 1.0}
-
-
-SEARCHED = articles(12)
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Bm25Index:
-    folder = tmp_path_factory.mktemp("index")
-    return bm25_over(corpus_of(folder / "corpus", SEARCHED).place, {}, Place(str(folder / "index")))
-
-
-def real_looking() -> list[str]:
-    """Parts of passages, some of words that many passages have."""
-    return [" ".join(one.text.split()[at : at + 4]) for one in SEARCHED for at in (2, 20)]
+    config = QueriesConfig(sources={"file:q.jsonl": 2.0, "model:m": 1.0})
+    assert config.sources == {f"file:{tmp_path}/q.jsonl": 2.0, f"model:{tmp_path}/m": 1.0}
 
 
 LINES = [
-    ("what is  a wing", False, "what is  a wing"), ("17\twhat is a wing", False, "what is a wing"),
-    ("17\t ", False, None), ('{"text": "a wing"}', True, "a wing"),
-    ('{"_id": "1", "query": " a wing "}', True, "a wing"), ('{"_id": "1"}', True, None), ('["a wing"]', True, None),
-    ('{"text": "\\ud800 wing"}', True, None), ("a wing", True, None),
-]  # fmt: skip
+    json.dumps({"doc_id": PASSAGES[0].doc_id, "queries": ["what is a wing", " why "]}),
+    f"{PASSAGES[1].doc_id}\twhere does it fly",
+    json.dumps({"doc_id": "elsewhere", "query": "lost"}),
+    json.dumps({"doc_id": PASSAGES[2].doc_id, "queries": []}),
+    "no passage",
+]
 
 
-@pytest.mark.parametrize(("line", "json_lines", "wanted"), LINES)
-def test_lines(tmp_path: Path, line: str, json_lines: bool, wanted: str | None) -> None:
-    (tmp_path / "q").write_text(line)
-    parse = query_of_object if json_lines else query_of_row
-    (given,) = read_file(Place(str(tmp_path / "q")), "queries.sources", parse)
-    assert (given.fault is None, given.texts) == (wanted is not None, [wanted or line])
-
-
-@pytest.mark.parametrize("margin", [0.0, 0.1, 0.5])
-def test_a_positive_is_the_first_passage_if_it_is_first_by_the_margin(tmp_path, index, margin) -> None:
-    texts = real_looking()
-    (tmp_path / "q.txt").write_text("\n".join([*texts, texts[0], "", "unheard words"]))
-    source = open_source(f"file:{tmp_path}/q.txt", opening(QueriesConfig(margin=margin), index=index, limit=1_000))
-    found = {made.text: made.doc_id for made in source.queries(SEARCHED)}
-    hand = HandBm25({one.doc_id: f"{one.title} {one.text}" for one in SEARCHED})
-    wanted = {}
-    for text in set(texts):
-        scores = sorted(((score, doc_id) for doc_id, score in hand.scores(text).items()), reverse=True)
-        if scores[0][0] >= (1 + margin) * scores[1][0]:
-            wanted[text] = scores[0][1]
-    assert found == wanted and 0 < len(found) < len(texts) + (margin == 0)
-
-
-def test_only_so_many_are_searched_as_are_wanted(tmp_path: Path, index: Bm25Index) -> None:
-    rows = [{"query": text} for text in real_looking()]
-    (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    source = open_source(f"file:{tmp_path}/q.jsonl.gz", opening(QueriesConfig(margin=0.0), index=index, limit=7))
-    assert 0 < len(list(source.queries(SEARCHED))) <= 7 < len(rows)
+def test_a_file_gives_passages_their_queries_and_other_lines_are_counted(corpus, tmp_path, caplog) -> None:
+    (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("\n".join(LINES).encode()))
+    with caplog.at_level(logging.WARNING, "midmask"):
+        found = list(source_of(f"file:{tmp_path}/q.jsonl.gz", corpus).queries(PASSAGES))
+    assert [(made.doc_id, made.text) for made in found] == [
+        *((PASSAGES[0].doc_id, text) for text in ("what is a wing", "why")),
+        (PASSAGES[1].doc_id, "where does it fly"),
+    ]
+    assert "3 lines have no query of a passage" in caplog.text
+    (tmp_path / "none.jsonl").write_text(LINES[2])
+    with pytest.raises(UserError, match="it has no query of a passage; wanted are lines"):
+        source_of(f"file:{tmp_path}/none.jsonl", corpus)
 
 
 FEW_ARTICLES = articles(4)
@@ -252,7 +206,7 @@ def reasons(folder: Path, made: list[MadeQuery], extra: list[Passage] | None = N
     passages = [*FEW_ARTICLES, *(extra or [])]
     known = CollectionFacts(corpus_of(folder, passages).place)
     of = {one.doc_id: one for one in passages}
-    some = [Candidate(one, of[one.doc_id], "spans", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
+    some = [Candidate(one, of[one.doc_id], "sentences", f"q{n:03d}", "train", float(n)) for n, one in enumerate(made)]
     selection.screen(some, known, QueriesConfig(**fields))
     return [one.reason for one in some]
 
@@ -317,7 +271,7 @@ def test_hidden_parts_leave_a_space() -> None:
     assert without_hidden(passage, hide[2:]) == passage
 
 
-def candidate(number: int, source: str = "spans", rank: int | None = 1, split: str = "train") -> Candidate:
+def candidate(number: int, source: str = "sentences", rank: int | None = 1, split: str = "train") -> Candidate:
     made, passage = MadeQuery(f"d{number}", f"query {number}"), Passage(f"d{number}", "", "")
     return Candidate(made, passage, source, f"{source}-{number:04d}", split, float(number), rank=rank)
 
@@ -414,13 +368,13 @@ def test_titles_judge_where_passages_have_their_own_and_else_sentences(tmp_path:
     assert roles(shared, tmp_path / "shared").judge == {"sentences": 1.0}, "five passages share each title"
 
 
-def test_what_writes_questions_judges_before_what_is_cut_out_and_weak_labels_never_do(tmp_path: Path) -> None:
-    server = "http://127.0.0.1:9/v1"
-    assert roles(MANY, tmp_path / "asked", sources={**WEIGHED, server: 1.0}).judge == {server: 1.0}
-    questions = tmp_path / "questions.txt"
-    questions.write_text("what is this\n")
-    weak = roles(MANY, tmp_path / "weak", sources={f"file:{questions}": 1.0, "keyphrases": 1.0})
-    assert weak.train == weak.judge, "neither may judge, so both do both"
+def test_what_is_written_for_passages_judges_before_what_is_cut_out_and_keyphrases_never_do(tmp_path: Path) -> None:
+    written = tmp_path / "written.tsv"
+    written.write_text("".join(f"{one.doc_id}\twhat is this\n" for one in MANY))
+    asked = roles(MANY, tmp_path / "asked", sources={**WEIGHED, f"file:{written}": 1.0})
+    assert asked.judge == {f"file:{written}": 1.0}
+    alone = roles(MANY, tmp_path / "alone", sources={"keyphrases": 1.0})
+    assert alone.train == alone.judge == {"keyphrases": 1.0}
 
 
 def test_in_a_small_collection_or_with_one_source_every_source_does_both(tmp_path: Path) -> None:

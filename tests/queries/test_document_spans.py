@@ -1,12 +1,10 @@
-"""Spans against the texts that they are cut from or given as."""
+"""Spans against the texts that they are cut from."""
 
-import json
 import random
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +15,8 @@ from scipy.stats import chisquare
 
 from midmask.core.batch import TokenRows
 from midmask.corpora.documents.passages import sentences
-from midmask.exchange.passage_files import read_spans, write_spans
 from midmask.masking.words import recurring as recurring_ends
-from midmask.queries.document_spans import SPANS, Document, SpansConfig, cut_into_spans, overlap, span_texts
+from midmask.queries.document_spans import SPANS, Document, SpansConfig, cut_into_spans, overlap
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
@@ -28,7 +25,6 @@ from tests.support.queries.documents import (
     DOCUMENTS,
     SPAN_LENGTH,
     SPAN_LIMIT,
-    WORDS,
     made_spans,
     text_of,
     titled,
@@ -73,7 +69,7 @@ def test_a_document_is_cut_at_its_sentences_and_loses_nothing(inputs, tmp_path):
 
 def test_spans_that_share_a_phrase_are_noted(inputs, tmp_path):
     """Against `recurring` of each two spans. Words of 60 in sentences of 14 seldom recur in pairs by chance."""
-    result, documents = made_spans(inputs, tmp_path, documents="titles", recurring=True)
+    _, documents = made_spans(inputs, tmp_path, documents="titles", recurring=True)
     vocabulary = Vocabulary.of(Path(str(inputs["tokens"].place)) / "tokenizer")
     for rows in list(documents.values())[::5]:
         texts = [token_rows_of(row["ids"]) for row in rows]
@@ -81,7 +77,7 @@ def test_spans_that_share_a_phrase_are_noted(inputs, tmp_path):
             shared = [bool(recurring_ends(texts[number], text, vocabulary, 2, 10).any()) for text in texts]
             assert row["sharing"] == [other for other, is_shared in enumerate(shared) if is_shared and other != number]
     having = sum(any(row["sharing"] for row in rows) for rows in documents.values())
-    assert 0 < having < len(documents) and result["documents_that_share_a_phrase"] == having
+    assert 0 < having < len(documents)
     counts = [len(row["sharing"]) for rows in documents.values() for row in rows]
     assert np.load(tmp_path / "sharing.npy").tolist() == counts
 
@@ -183,56 +179,3 @@ def test_words_at_sentence_ends_stay_as_the_tokenizer_cuts_them(tmp_path):
     rows = pq.read_table(tmp_path / "out" / "spans")["ids"].to_pylist()
     assert joined(ids[1:-1] for ids in rows) == tokenizer(text.strip(), add_special_tokens=False)["input_ids"]
     assert all(tokenizer.decode(ids[1:-1]).endswith(".") for ids in rows)
-
-
-def given_spans(inputs: dict[str, Artifact], out: Path, source: str, **fields: Any) -> tuple[dict, dict[str, list]]:
-    """The step's result, and the ids of each document's spans, without specials."""
-    result, documents = made_spans(inputs, out, source=source, **fields)
-    return result, {name: [row["ids"][1:-1] for row in own] for name, own in documents.items()}
-
-
-LONG = " ".join(f"{' '.join(WORDS[:4])}." for _ in range(8))
-LINES = [
-    {"doc_id": "d3", "spans": ["Bal dif.", "gun kel"]}, {"doc_id": "d50", "spans": ["bal", " ", "dif fun", ""]},
-    {"doc_id": "d4", "spans": ["only one"]}, {"_id": "d3", "spans": ["a third of d3"]},
-    {"doc_id": "elsewhere", "spans": ["lost", "lost too"]}, {"doc_id": "d5", "spans": []},
-    {"doc_id": "d89", "spans": ["before", LONG]}, {"doc_id": "d6", "spans": ["one", "  "]},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("block", [1 << 18, 2])
-def test_every_line_and_every_span_is_accounted_for(inputs, tmp_path, block, monkeypatch):
-    monkeypatch.setattr("midmask.queries.given.BLOCK", block)
-    (tmp_path / "s.jsonl").write_text("\n\n".join(map(json.dumps, LINES)))
-    result, documents = given_spans(inputs, tmp_path / "out", f"file:{tmp_path}/s.jsonl")
-    for name, texts in {"d3": ["Bal dif.", "gun kel", "a third of d3"], "d50": ["bal", "dif fun"]}.items():
-        assert documents[name] == [tokens_of(inputs, text) for text in texts]
-    assert list(documents) == ["d3", "d50", "d89"], "in the order of the corpus"
-    assert documents["d89"][0] == tokens_of(inputs, "before") and len(documents["d89"]) > 2
-    assert all(len(ids) <= SPAN_LIMIT for ids in documents["d89"])
-    assert list(chain(*documents["d89"][1:])) == tokens_of(inputs, LONG), "a long span is cut, and loses nothing"
-    assert result["given"] == {"lines": 8, "kept": 6, "blank span": 3, "unknown id": 1, "no span": 1}
-    assert [result[f"documents{name}"] for name in ("", "_of_one_span", "_in_pairs")] == [5, 2, 3]
-    assert (result["spans_given"], result["passages_without_spans"]) == (9, DOCUMENTS - 5)
-    quarantine = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
-    bad = [(3, "blank span"), (3, "blank span"), (9, "unknown id"), (11, "no span"), (15, "blank span")]
-    assert sorted((row["line"], row["kind"]) for row in quarantine) == bad
-
-
-@pytest.mark.parametrize("fields", [{}, {"documents": "titles", "short_share": 1.0}])
-def test_spans_that_were_cut_here_are_written_and_read_again_as_they_were(inputs, tmp_path, fields):
-    """With this tokenizer a sentence's tokens do not depend on what stands before it; long ones are cut at words."""
-    config = SpansConfig(**{"span_length": SPAN_LENGTH, "short_share": 0.0, **fields})
-    _, cut = given_spans(inputs, tmp_path / "cut", "cut", **{"short_share": 0.0, **fields})
-    place = Place(str(tmp_path / "spans.jsonl.gz"))
-    assert write_spans(place, span_texts(config, inputs, Place(str(tmp_path / "cut")))) == len(cut)
-    for _, document in read_spans(place):
-        texts = [tokens_of(inputs, span) for span in document.spans]
-        assert list(chain(*texts)) == list(chain(*cut[document.doc_id])), "no word is lost or doubled"
-    _, again = given_spans(inputs, tmp_path / "again", f"file:{place}")
-    assert again == cut
-    config = SpansConfig(source=f"file:{place}", span_length=SPAN_LENGTH)
-    twice = list(span_texts(config, inputs, Place(str(tmp_path / "again"))))
-    assert twice == [document for _, document in read_spans(place)]
-    if not fields:
-        assert all(" ".join(one.spans) == text_of(int(one.doc_id[1:])) for one in twice), "words, not the tokenizer's"

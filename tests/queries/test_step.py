@@ -32,7 +32,7 @@ from tests.support.corpora.collections import contents, json_lines, write
 from tests.support.corpora.collections import rows as rows_of
 from tests.support.queries.articles import HandBm25, articles, corpus_of, opening
 
-ALL = {"titles": 1.0, "sentences": 1.0, "spans": 1.0, "keyphrases": 1.0}
+ALL = {"titles": 1.0, "sentences": 1.0, "keyphrases": 1.0}
 PASSAGES = articles()
 
 
@@ -182,7 +182,7 @@ TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "p", "del", "art
 def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Path) -> None:
     passages = [Passage(f"<b>{name}", f"{HOSTILE}{title}", f"{text} {HOSTILE}") for name, title, text in PASSAGES]
     corpus, out = corpus_of(tmp_path / "corpus", passages, name="<i>own</i>"), Place(str(tmp_path / "out"))
-    config = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0, "spans": 1.0})
+    config = QueriesConfig(sources={"titles": 1.0, "sentences": 1.0})
     make_queries(config, {"corpus": corpus}, out)
     page = (out / "queries.html").read().decode()
     elements = list(lxml.html.document_fromstring(page).iter())
@@ -199,7 +199,7 @@ def test_the_page_shows_hostile_texts_and_has_none_of_their_markup(tmp_path: Pat
 
 
 ARTICLES = articles(60)
-CONFIG = QueriesConfig(sources={"sentences": 1.0, "spans": 1.0}, round_trip_depth=2, per_passage=1)
+CONFIG = QueriesConfig(sources={"sentences": 1.0, "keyphrases": 1.0}, round_trip_depth=2, per_passage=1)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Queries from small models: the same in any batch, kept over a kill; and the training of such a model."""
 
-import logging
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 import safetensors.numpy
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.seq2seq import build_seq2seq
@@ -23,33 +21,26 @@ from midmask.queries.query_model import (
     GenerateConfig,
     GeneratorConfig,
     QueryGenerator,
-    find_line_breaks,
     generator_setup,
 )
-from midmask.queries.step import make_queries
-from midmask.queries.written import ModelQueries, ServerQueries, read_queries
+from midmask.queries.written import ModelQueries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
 from midmask.training.run import run_training
 from tests.support.objectives.texts import sample_vocabulary
-from tests.support.queries.articles import articles, corpus_of, opening
-from tests.support.queries.chat_server import Fault, Served, serving
+from tests.support.queries.articles import articles, opening
 from tests.support.queries.documents import text_of
-from tests.support.queries.small_models import PAIRS, generating, write_causal, write_labelled, write_t5
+from tests.support.queries.small_models import PAIRS, generating, write_labelled, write_t5
 from tests.support.training.runs import assert_same_run, trace_of
-
-PROMPT = "Passage {passage} \n Query"
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {name: tmp_path_factory.mktemp(name) for name in ("t5", "causal", "chat")}
-    write_t5(found["t5"])
-    write_causal(found["causal"])
-    write_causal(found["chat"], chat=True)
-    return found
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    found = tmp_path_factory.mktemp("t5")
+    write_t5(found)
+    return str(found)
 
 
 def passages(count: int) -> list[Passage]:
@@ -57,7 +48,7 @@ def passages(count: int) -> list[Passage]:
 
 
 def config_of(**fields: object) -> QueriesConfig:
-    generate = GenerateConfig(max_tokens=8, passage_tokens=24, prompt=PROMPT, **fields)
+    generate = GenerateConfig(max_tokens=8, passage_tokens=24, **fields)
     return QueriesConfig(per_passage=2, generate=generate)
 
 
@@ -73,50 +64,21 @@ def texts(made: list[MadeQuery]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["t5", "causal", "chat"])
-def test_a_passage_gets_the_same_queries_in_any_batch_and_company(folders: dict[str, Path], kind: str) -> None:
-    """Prompts of other lengths beside it pad a causal model's rows on the left, which must not move a draw."""
-    whole = list(ModelQueries(str(folders[kind]), opening(config_of())).queries(passages(9)))
+def test_a_passage_gets_the_same_queries_in_any_batch_and_company(folder: str) -> None:
+    whole = list(ModelQueries(folder, opening(config_of())).queries(passages(9)))
     assert all(query.hidden is None and "\n" not in query.text for query in whole)
     assert [query.doc_id for query in whole] == sorted(query.doc_id for query in whole)
     assert len({tuple(own) for own in texts(whole).values()}) == len(texts(whole)) >= 7, "an answer may be empty"
     assert all(len(own) == len(set(own)) <= 2 for own in texts(whole).values())
-    small = ModelQueries(str(folders[kind]), opening(config_of(batch_size=3)))
+    small = ModelQueries(folder, opening(config_of(batch_size=3)))
     assert [query for passage in passages(9) for query in small.queries([passage])] == whole
-    assert list(ModelQueries(str(folders[kind]), opening(config_of(seed=1))).queries(passages(9))) != whole
+    assert list(ModelQueries(folder, opening(config_of(seed=1))).queries(passages(9))) != whole
 
 
-@pytest.mark.parametrize("kind", ["causal", "chat"])
-def test_a_causal_model_continues_the_prompt_and_ends_with_its_line(folders: dict[str, Path], kind: str) -> None:
-    """With top_k = 1 a draw is the likeliest token: against a loop without cache, padding or `generate`."""
-    tokenizer, model = AutoTokenizer.from_pretrained(folders[kind]), AutoModelForCausalLM.from_pretrained(folders[kind])
-    line_break = tokenizer.convert_tokens_to_ids("\n")
-    assert find_line_breaks(tokenizer) == [line_break]
-    generator = QueryGenerator(folders[kind], config_of(top_k=1).generate)
-    ends = set()
-    for passage in passages(12):
-        words = " ".join(passage.text.split()[:24])
-        prompt = f"Passage {words} \n Query"
-        ids = tokenizer(f"<user> {prompt} <assistant>" if kind == "chat" else prompt)["input_ids"]
-        start = len(ids)
-        for _ in range(8):
-            with torch.no_grad():
-                scores = model(input_ids=torch.tensor([ids])).logits[0, -1]
-            if len(ids) == start:
-                scores[line_break] = -torch.inf
-            ids.append(int(scores.argmax()))
-            if ids[-1] in (line_break, tokenizer.eos_token_id):
-                break
-        ends.add(ids[-1])
-        expected = tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
-        assert generator.queries([passage.doc_id], [passage.text], 1) == [[expected] if expected else []]
-    assert {line_break, tokenizer.eos_token_id} <= ends, "both ends occur, else the test shows less"
-
-
-def test_finished_batches_outlive_a_kill(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_finished_batches_outlive_a_kill(folder: str, tmp_path: Path) -> None:
     config, cache = config_of(batch_size=2), Place(str(tmp_path / "cache"))
-    whole = list(ModelQueries(str(folders["t5"]), opening(config)).queries(passages(20)))
-    killed = ModelQueries(str(folders["t5"]), opening(config, cache=cache)).queries(passages(20))
+    whole = list(ModelQueries(folder, opening(config)).queries(passages(20)))
+    killed = ModelQueries(folder, opening(config, cache=cache)).queries(passages(20))
     begun = list(islice(killed, 3))
     assert begun == whole[:3] and kept(cache) >= 4, "a batch is on disk before its queries are handed on"
     copied = Place(str(tmp_path / "copied"))
@@ -128,35 +90,31 @@ def test_finished_batches_outlive_a_kill(folders: dict[str, Path], tmp_path: Pat
     assert list(again.queries(passages(4)))[:3] == begun, "what is kept needs no model"
     with pytest.raises(UserError, match="no weights of PyTorch"):
         list(again.queries(passages(20)))
-    assert list(ModelQueries(str(folders["t5"]), opening(config, cache=cache)).queries(passages(20))) == whole
+    assert list(ModelQueries(folder, opening(config, cache=cache)).queries(passages(20))) == whole
 
 
-def test_what_decides_the_queries_decides_what_is_found(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_what_decides_the_queries_decides_what_is_found(folder: str, tmp_path: Path) -> None:
     cache = Place(str(tmp_path / "cache"))
-    first = list(ModelQueries(str(folders["t5"]), opening(config_of(), cache=cache)).queries(passages(3)))
+    first = list(ModelQueries(folder, opening(config_of(), cache=cache)).queries(passages(3)))
     other = [Passage("d0", "", text_of(7).lower()), *passages(3)[1:]]
-    changed = list(ModelQueries(str(folders["t5"]), opening(config_of(), cache=cache)).queries(other))
+    changed = list(ModelQueries(folder, opening(config_of(), cache=cache)).queries(other))
     assert texts(changed)["d0"] != texts(first)["d0"] and texts(changed)["d1"] == texts(first)["d1"]
-    seeded = list(ModelQueries(str(folders["t5"]), opening(config_of(seed=5), cache=cache)).queries(passages(3)))
-    assert seeded == list(ModelQueries(str(folders["t5"]), opening(config_of(seed=5))).queries(passages(3))) != first
-    faster = ModelQueries(str(folders["t5"]), opening(config_of(batch_size=1), cache=cache))
+    seeded = list(ModelQueries(folder, opening(config_of(seed=5), cache=cache)).queries(passages(3)))
+    assert seeded == list(ModelQueries(folder, opening(config_of(seed=5))).queries(passages(3))) != first
+    faster = ModelQueries(folder, opening(config_of(batch_size=1), cache=cache))
     assert list(faster.queries(passages(3))) == first and kept(cache) == 7, "runtime fields decide nothing"
 
 
-def test_folders_that_write_nothing_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_folders_that_write_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queries.sources = model:.*no config.json"):
         ModelQueries(str(tmp_path), opening(config_of()))
     (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertForMaskedLM"]}')
-    with pytest.raises(UserError, match=r"no sequence-to-sequence or causal model .* a bert model, BertForMaskedLM"):
+    with pytest.raises(UserError, match=r"no sequence-to-sequence model .* a bert model, BertForMaskedLM"):
         list(ModelQueries(str(tmp_path), opening(config_of())).queries(passages(1)))
-    short = tmp_path / "short"
-    write_causal(short, positions=18)
-    with pytest.raises(UserError, match=r"takes 18 tokens, and the prompt .* leave no room"):
-        list(ModelQueries(str(short), opening(config_of())).queries(passages(1)))
 
 
 def test_pickled_weights_are_refused(tmp_path: Path) -> None:
-    write_causal(tmp_path)
+    write_t5(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"no file named model\.safetensors"):
         QueryGenerator(tmp_path, config_of().generate)
@@ -293,199 +251,8 @@ def test_a_frozen_encoder_stays_as_it_is(inputs: dict[str, Artifact], tmp_path: 
     assert changed and all(name.startswith("decoder.") for name in changed)
 
 
-PASSAGES = [Passage(f"d{n}", f"Title {n}", f"text of passage {n} {{count}}") for n in range(12)]
-
-
-def answer_of(message: str) -> str:
-    """Two queries about the passage in the message, as models like to write them."""
-    passage = message.partition("[")[2].partition("]")[0]
-    return f'Here are 2 queries:\n1. "what is {passage}"\n2) where is {passage}'
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    with serving(Served(answer=answer_of)) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _no_key_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MIDMASK_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def http_config(**fields: object) -> QueriesConfig:
-    return QueriesConfig(**{"server_prompt": "Write {count} queries for [{passage}]", "server_seconds": 20.0, **fields})
-
-
-def ask(served: Served, *, cache: Place | None = None, **fields: object) -> list:
-    return list(ServerQueries(served.url, opening(http_config(**fields), cache=cache)).queries(PASSAGES))
-
-
-def expected(passages: list[Passage]) -> list[MadeQuery]:
-    asked = [(passage, f"{passage.title} {passage.text}") for passage in passages]
-    return [MadeQuery(one.doc_id, f"{word} is {text}") for one, text in asked for word in ("what", "where")]
-
-
-@pytest.mark.parametrize("threads", [1, 5])
-def test_queries_come_in_the_order_of_the_passages(served: Served, threads: int) -> None:
-    drawn = GenerateConfig(top_p=0.5, max_tokens=20)
-    assert ask(served, server_concurrency=threads, generate=drawn) == expected(PASSAGES)
-    by_message = {body["messages"][0]["content"]: body for body in served.requests}
-    assert len(by_message) == len(served.requests) == 12
-    body = by_message["Write 2 queries for [Title 3 text of passage 3 {count}]"]
-    sent = {name: value for name, value in body.items() if name not in ("messages", "seed")}
-    assert sent == {"model": "tiny", "max_tokens": 40, "temperature": 0.7, "top_p": 0.5}
-    assert len({body["seed"] for body in served.requests}) == 12
-    assert not any("Authorization" in headers for headers in served.headers)
-
-
-AT_ONCE = {"retry-after-ms": "1"}
-FAULTS = [
-    Fault(429, AT_ONCE),
-    Fault(500, AT_ONCE, body=b"<html>sorry</html>"),
-    Fault(200, body=b'{"choices": [{"message": {"content": "cut"}}]}', cut=20),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=["429", "500", "cut"])
-def test_a_passing_fault_is_tried_again(served: Served, fault: Fault) -> None:
-    served.faults += [fault]
-    assert ask(served, server_model="tiny", server_concurrency=1) == expected(PASSAGES)
-    assert len(served.requests) == 13
-
-
-@pytest.mark.parametrize("body", [b'{"choices": [{"message"', b"\xff\xfe", b"[]"])
-def test_an_answer_that_is_no_completion_is_told(served: Served, body: bytes) -> None:
-    served.faults += [Fault(200, body=body)]
-    with pytest.raises(UserError, match=r"its answer is no chat completion.*run the same command again"):
-        ask(served, server_model="tiny", server_concurrency=1)
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_server_that_dies_half_way_loses_nothing(served: Served, tmp_path: Path, threads: int) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    served.dies_after = 7
-    fields = {"server_concurrency": threads, "server_retries": 1, "server_model": "tiny"}
-    with pytest.raises(UserError) as error:
-        ask(served, cache=cache, **fields)
-    line = str(error.value)
-    assert "14 queries of 7 of 12 passages were made and are kept" in line and "other 5" in line and "\n" not in line
-    served.dies_after, before = None, served.answered
-    with serving(served):  # the server is started again, elsewhere
-        assert ask(served, cache=cache, **fields) == expected(PASSAGES)
-    assert served.answered == before + 5, "only what was lacking is asked"
-    served.dies_after = 0
-    assert ask(served, cache=cache, **fields) == expected(PASSAGES), "all is there, so no server is needed"
-
-
-def test_a_budget_of_requests_is_kept_and_the_same_over_restarts(served, tmp_path, caplog) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    for _ in range(2):
-        with caplog.at_level(logging.WARNING, "midmask"):
-            assert ask(served, cache=cache, server_max_requests=5) == expected(PASSAGES[:5])
-        assert len(served.requests) == 5, "not one more, however many threads there are"
-        assert "5 of 12 passages were asked about" in caplog.text
-
-
-def test_a_passage_that_the_server_refuses_is_counted(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    served.refuses = "Title 5"
-    with caplog.at_level(logging.WARNING, "midmask"):
-        assert ask(served) == expected([passage for passage in PASSAGES if passage.doc_id != "d5"])
-    assert "passage d5 gets no query" in caplog.text and "the prompt is too long" in caplog.text
-    assert "1 of 12 answers had no query" in caplog.text
-    served.refuses = "Title"
-    with pytest.raises(UserError, match=r"HTTP 400 \(the prompt is too long\)"):
-        ask(served)
-
-
-def test_the_key_is_sent_and_shown_nowhere(served, tmp_path, monkeypatch, caplog) -> None:
-    served.key = "sk-planted-0123456789"
-    with pytest.raises(UserError, match=r"HTTP 401.*set MIDMASK_API_KEY or OPENAI_API_KEY"):
-        ask(served)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-0123456789")
-    with pytest.raises(UserError, match="HTTP 401") as error:
-        ask(served)
-    assert "sk-wrong-0123456789" not in str(error.value), "though this server repeats it"
-    monkeypatch.setenv("MIDMASK_API_KEY", served.key)
-    cache = Place(str(tmp_path / "cache"))
-    assert ask(served, cache=cache) == expected(PASSAGES)
-    kept = b"".join(file.read_bytes() for file in (tmp_path / "cache").iterdir())
-    assert kept and served.key.encode() not in kept and served.key not in caplog.text
-
-
-def test_a_redirect_is_not_followed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIDMASK_API_KEY", "sk-planted-0123456789")
-    with serving(Served()) as other:
-        for status in (301, 307):
-            served.faults.append(Fault(status, {"Location": f"{other.url}/models"}))
-            with pytest.raises(UserError, match=rf"HTTP {status}.*type its final URL"):
-                ask(served)
-        assert not other.headers
-
-
-REFUSED_URLS = [
-    ("http://me:secret@127.0.0.1:1/v1", "would be recorded"),
-    ("http://127.0.0.1:1/v1?api_key=abc", "would be recorded"),
-    ("file:///etc/passwd", "no server has such a URL"),
-    ("http://host:99999/v1", "no server has such a URL"),
-]
-
-
-@pytest.mark.parametrize(("url", "message"), REFUSED_URLS)
-def test_urls_that_are_refused(url: str, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
-        ServerQueries(url, opening(http_config()))
-    assert "secret" not in str(error.value) and "abc" not in str(error.value)
-
-
-ANSWERS = {
-    "a\nb\nc": ["a", "b"], "1. a\n2. a\n\n3. b": ["a", "b"],
-    "- 3.5 mm jack size\n* **bold one**": ["3.5 mm jack size", "bold one"],
-    "Sure! Two queries:\n```\nQuery 1: what's x?\nQ2: \u201cy\u201d\n```": ["what's x?", "y"],
-    "<think>1. no\n2. no</think>\nyes": ["yes"], "<think>never ends\nat all": [], '\n ... \n""': [],
-    "2001: a space odyssey plot": ["2001: a space odyssey plot"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "queries"), ANSWERS.items())
-def test_queries_are_read_from_an_answer(answer: str, queries: list[str]) -> None:
-    assert read_queries(answer, 2) == queries
-
-
-def test_another_prompt_model_or_text_is_asked_anew(served: Served, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    ask(served, cache=cache)
-    for fields in ({"server_prompt": "Ask [{passage}]"}, {"server_model": "b"}):
-        served.requests.clear()
-        ask(served, cache=cache, **fields)
-        assert len(served.requests) == 12, fields
-    served.requests.clear()
-    ask(served, cache=cache, server_concurrency=1, server_retries=0)
-    assert not served.requests
-
-
-ARTICLES = articles(8)
-
-
-def test_a_step_whose_server_died_asks_for_the_rest_alone(tmp_path: Path) -> None:
-    """The second attempt finds the files of the first in its folder, as `produce` gives them to it."""
-    corpus = corpus_of(tmp_path / "corpus", ARTICLES)
-    out = Place(str(tmp_path / "out"))
-    with serving(Served(answer=lambda message: " ".join(message.split()[-6:-1]), dies_after=15)) as served:
-        fields = {"server_prompt": "Write {count} queries for {passage}", "server_retries": 0, "server_model": "tiny"}
-        config = QueriesConfig(sources={served.url: 1.0}, **fields)
-        with pytest.raises(UserError, match="are kept"):
-            make_queries(config, {"corpus": corpus}, out)
-        assert served.answered == 15
-        served.dies_after = None
-        result = make_queries(config, {"corpus": corpus}, out)
-        assert served.answered == len(ARTICLES)
-    assert result["kept"] >= 30
-
-
 def test_passages_are_drawn_by_their_ids_alone() -> None:
-    ids = [one.doc_id for one in ARTICLES]
+    ids = [one.doc_id for one in articles(8)]
     few = draw_passages(ids, 0, "spans", 10)
     assert len(few) == 10 and few == draw_passages(ids[::-1], 0, "spans", 10)
     more = draw_passages(ids, 0, "spans", 20)

@@ -36,10 +36,6 @@ ROWS = (
 """System, representation, estimate, gain with its ends, seconds, bytes per passage, whether it is a finalist."""
 
 
-DROPPED = "behind after 200 steps"
-"""Why systems were given up."""
-
-
 def systems() -> tuple[SystemEstimate, ...]:
     """The best first; estimates have the width of their gains, and the baseline's is 0.018 to each side. Gains on made
     queries are half as large again as those that are expected.
@@ -51,7 +47,7 @@ def systems() -> tuple[SystemEstimate, ...]:
         ends = (estimate, estimate - half, estimate + half, gain, low, high)
         training = {"bm25": "none", "none": "fine-tuning"}.get(system, "middle training")
         made = dict(zip(("made_gain", "made_low", "made_high"), (1.5 * gain, 1.5 * low, 1.5 * high), strict=True))
-        about = {"joined": False, "training": training, "dropped": "" if finalist else DROPPED}
+        about = {"joined": False, "training": training}
         found.append(SystemEstimate(system, view, rank, *ends, seconds, size, model, finalist, **made, **about))
     return tuple(found)
 

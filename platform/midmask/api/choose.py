@@ -5,7 +5,7 @@ from pathlib import Path
 
 from midmask.api.calls import as_changes, open_store, runner_in
 from midmask.api.corpus import Corpus
-from midmask.choice.contenders import SCORED, SYSTEMS, Request, budget_seconds, queries_config, teacher_folder
+from midmask.choice.contenders import SCORED, SYSTEMS, Request, budget_seconds, queries_config
 from midmask.choice.contest import LocalWorkshop
 from midmask.choice.report import verdict_markdown
 from midmask.choice.run import choose as hold
@@ -30,7 +30,6 @@ def choose(
     sources: Mapping[str, float] | None = None,
     judged_by: Sequence[str] = (),
     backbone: str | Path | None = None,
-    teacher: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -50,7 +49,6 @@ def choose(
         judged_by: those whose queries judge while the others train; none: titles where passages have their own, else
             sentences; ["all"]: each source does both.
         backbone: as for `train`; none: "minilm" where its package is installed, else "wiki-mini".
-        teacher: folder of a cross-encoder, whose margins the best system learns too (GPL); none: that is not tried.
         settings: dotted path -> value, for all systems, and `queries.…` for how queries are made.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
         storage, ray, progress: as for `train`.
@@ -69,7 +67,6 @@ def choose(
         budget=budget_seconds(budget),
         out=Path(out or Path("verdicts") / corpus.name).expanduser().absolute(),
         queries=queries_config({**chosen, "judged_by": tuple(judged_by)}, changes, seed),
-        teacher=teacher_folder(teacher),
         systems=tuple(systems),
         representations=tuple(representations),
         changes=changes,

@@ -37,7 +37,6 @@ class MeasuredSystem:
     bytes_per_passage: float
     model: str  # folder; "" for BM25
     finalist: bool
-    dropped: str = ""  # why it is no finalist
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,6 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
         made_low=made.low,
         made_high=made.high,
         training=one.system.training,
-        dropped=one.dropped,
     )
 
 

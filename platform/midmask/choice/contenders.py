@@ -18,7 +18,6 @@ from midmask.benchmark.results import SystemKey
 from midmask.choice.verdict import SystemName, TrainingKind, label
 from midmask.core.config import as_user_error, fingerprint, override
 from midmask.corpora import CorpusConfig
-from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe
@@ -28,7 +27,7 @@ from midmask.retrieve.bm25 import BM25
 from midmask.retrieve.ranked import Fusion
 from midmask.store.pretrained import found_folder
 
-AS_IS, TUNED, MINED, GPL = "as it is", "fine-tuned", "mined negatives", "GPL"
+AS_IS, TUNED, MINED = "as it is", "fine-tuned", "mined negatives"
 """Tunings: how a system is fine-tuned on the made queries, or that its encoder is left as it is."""
 
 SYSTEMS = ("none", "mlm", "retromae", "dupmae", "dupmae[decode=ot]", "cocondenser", "simcse")
@@ -62,31 +61,24 @@ TUNINGS: Mapping[str, Setting] = {
 }
 
 
-def settings_for(teacher: str | None) -> dict[str, Setting]:
-    """Settings of the benchmark by name, each tuning alone and joined with BM25; with a cross-encoder's folder also
-    GPL, which learns its margins.
-    """
-    tunings = dict(TUNINGS)
-    if teacher is not None:
-        taught = {"stages.*.teacher.folder": teacher, "stages.*.teacher.train": None}
-        tunings[GPL] = Setting(protocols={"dense": "gpl"}, changes=taught)
-    settings = {}
-    for tuning, setting in tunings.items():
-        settings[setting_name(tuning, joined=False)] = setting
-        joined = setting.model_copy(update={"changes": {**setting.changes, **JOINED}})
-        settings[setting_name(tuning, joined=True)] = joined
-    return settings
-
-
 def setting_name(tuning: str, *, joined: bool) -> str:
     """The name of a setting of the benchmark, which is part of what its cells are called."""
     return f"{tuning} with BM25" if joined else tuning
 
 
+def _joined(setting: Setting) -> Setting:
+    return setting.model_copy(update={"changes": {**setting.changes, **JOINED}})
+
+
 SETTINGS = {
-    setting_name(tuning, joined=joined): (tuning, joined)
-    for tuning in (AS_IS, TUNED, MINED, GPL, NONE)
+    setting_name(tuning, joined=joined): _joined(setting) if joined else setting
+    for tuning, setting in TUNINGS.items()
     for joined in (False, True)
+}
+"""Settings of the benchmark by name, each tuning alone and joined with BM25."""
+
+TUNING_OF = {
+    setting_name(tuning, joined=joined): (tuning, joined) for tuning in (*TUNINGS, NONE) for joined in (False, True)
 }
 """Name of a setting -> tuning, whether joined."""
 
@@ -114,7 +106,7 @@ class System:
     @classmethod
     def of(cls, key: SystemKey) -> "System":
         """The system of a cell of the benchmark."""
-        return cls(key.system, key.representation, *SETTINGS[key.setting])
+        return cls(key.system, key.representation, *TUNING_OF[key.setting])
 
     @property
     def key(self) -> SystemKey:
@@ -145,7 +137,7 @@ class System:
         recipe = self.recipe
         if recipe == NONE:
             recipe = "as it is" if self.tuning == AS_IS else "fine-tuned only"
-        how = f", {self.tuning}" if self.tuning in (MINED, GPL) else ""
+        how = f", {self.tuning}" if self.tuning == MINED else ""
         return recipe + how, setting_name(self.representation, joined=self.joined)
 
     def __str__(self) -> str:
@@ -175,16 +167,15 @@ def trained_of(contenders: Sequence[System]) -> tuple[System, ...]:
     return tuple(contender for contender in contenders if contender not in untrained)
 
 
-def relatives(contender: System, representations: Sequence[str], *, taught: bool) -> tuple[System, ...]:
-    """Variants of a good contender to try next: with mined negatives, with a teacher's margins if there is a teacher,
-    and by other representations. Those by words come last, because they need a longer training.
+def relatives(contender: System, representations: Sequence[str]) -> tuple[System, ...]:
+    """Variants of a good contender to try next: with mined negatives, and by other representations. Those by words come
+    last, because they need a longer training.
     """
     if contender.tuning != TUNED or contender.representation != "dense":
         return ()
     headless = variant(contender.recipe)[0] in HEADLESS
     others = () if headless else tuple(kind for kind in representations if kind != "dense")
-    dense = tuple(System(contender.recipe, "dense", how) for how in ((MINED, GPL) if taught else (MINED,)))
-    return (*dense, *(System(contender.recipe, kind, TUNED) for kind in others))
+    return (System(contender.recipe, "dense", MINED), *(System(contender.recipe, kind, TUNED) for kind in others))
 
 
 def contest(
@@ -194,14 +185,12 @@ def contest(
     splits: Sequence[str],
     changes: Mapping[str, Any],
     seed: int,
-    teacher: str | None = None,
 ) -> Benchmark:
     """The conditions of one round, as a benchmark, whose cells are chosen by `System.key`.
 
     Args:
         corpus: the made collection, as corpus.name.
         changes: dotted path -> value, for all systems.
-        teacher: a cross-encoder's folder.
     """
     sizes = {
         "corpus.splits": "official",
@@ -219,7 +208,7 @@ def contest(
         corpus=corpus,
         systems=(BM25, *systems),
         representations=tuple(SCORED),
-        settings=settings_for(teacher),
+        settings=SETTINGS,
         splits=tuple(splits),
         seeds=(seed,),
         measures=MEASURES,
@@ -263,15 +252,6 @@ def queries_config(given: Mapping[str, object], changes: Mapping[str, Any], seed
         raise as_user_error(error, "queries") from None
 
 
-def teacher_folder(name: str | Path | None) -> str | None:
-    """The absolute path of a cross-encoder's folder; raises UserError if no cross-encoder is there."""
-    if name is None:
-        return None
-    folder = Path(name).expanduser().absolute()
-    read_cross_encoder(folder)
-    return str(folder)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request for a verdict: documents, a budget, and the systems to compare.
@@ -284,7 +264,6 @@ class Request:
     budget: float  # in seconds
     out: Path  # the verdict's folder, absolute
     queries: QueriesConfig
-    teacher: str | None = None  # a cross-encoder's folder
     systems: tuple[str, ...] = SYSTEMS
     representations: tuple[str, ...] = tuple(SCORED)
     changes: Mapping[str, Any] = field(default_factory=dict)  # dotted path -> value
@@ -333,6 +312,6 @@ class Request:
     @cached_property
     def identity(self) -> str:
         """Fingerprint of everything that the contest's decisions depend on."""
-        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed, self.teacher)
+        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)
         parts = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
         return fingerprint({"choose": parts, "representations": self.representations})

@@ -1,15 +1,15 @@
 """The contest: rounds of trainings, each longer than the one before and of fewer systems, within a budget of time.
 
 Successive halving (Jamieson & Talwalkar 2016): all rounds get the same time, so that half as many systems train about
-twice as long; a small budget goes to one round. What the test queries will take is kept back, for fewer finalists
-where nothing could be trained otherwise. A round trains anew, since a learning-rate schedule that was cut off tells
-little about a whole one. Systems are compared on the dev queries alone; the test queries are searched once, at the end.
+twice as long; a small budget goes to one round. What the test queries will take is kept back. A round trains anew,
+since a learning-rate schedule that was cut off tells little about a whole one. Systems are compared on the dev queries
+alone; the test queries are searched once, at the end.
 
 Steps are computed by a `Workshop`: in this process here, on a cluster in `job`. `Prices` are seconds by the clock.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -18,16 +18,13 @@ from midmask.benchmark.records import collect
 from midmask.benchmark.results import Result
 from midmask.choice.contenders import MEASURE, Size, System, relatives, trained_of, untrained_of
 from midmask.choice.contest_terms import (
-    ENOUGH,
     ROUND_NAMES,
     ROUNDS,
     SHORTEST,
-    TELLING_STEPS,
     TESTS,
     Clock,
     Conditions,
     ContestJournal,
-    ContestOutcome,
     Round,
     RoundPlan,
     RoundPrice,
@@ -50,12 +47,8 @@ log = logging.getLogger(__name__)
 class Workshop(Protocol):
     """Computes steps into a storage; what is there already is not computed again."""
 
-    @property
-    def storage(self) -> Place: ...
-
-    @property
-    def lanes(self) -> int:
-        """The number of trainings that run side by side."""
+    storage: Place
+    lanes: int  # number of trainings that run side by side
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         """What is computed from now on is this part of the contest.
@@ -85,11 +78,7 @@ class LocalWorkshop:
     lanes = 1
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    @property
-    def storage(self) -> Place:
-        return self._runner.storage
+        self._runner, self.storage = runner, runner.storage
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         """Shows nothing; only the lines of steps are shown."""
@@ -173,28 +162,34 @@ MOST_FOR_TESTS = 1 / 3
 
 
 class Contest:
-    """Runs the rounds of a contest and keeps their measurements."""
+    """Runs the rounds of a contest and keeps their measurements.
+
+    Attributes:
+        dev: the result of each system on the dev queries, in the last round in which it was measured.
+        sizes: the size of that round.
+        measured: all contenders that were measured.
+        finalists: of the measured ones, those that the test queries are searched with, the best on dev first.
+    """
 
     def __init__(self, conditions: Conditions, workshop: Workshop, clock: Clock, journal: ContestJournal) -> None:
         self._conditions, self._workshop = conditions, workshop
         self._clock, self._journal = clock, journal
-        self._dev: dict[System, Result] = {}
+        self.dev: dict[System, Result] = {}
         self._before: dict[System, float] = {}
-        self._sizes: dict[System, Size] = {}
+        self.sizes: dict[System, Size] = {}
         self._failures: dict[System, str] = {}
         self._prices = Prices(self.cells, workshop, journal.pace)
         self._end = USED * clock.budget  # seconds that are spent when the rounds are over
 
-    def hold(self, contenders: Sequence[System]) -> ContestOutcome:
+    def hold(self, contenders: Sequence[System]) -> None:
         """Runs all rounds; the first has as many contenders as the budget allows."""
         self._first = waiting = through = tuple(contenders)
         if self._journal.pace is None:
             self._try_the_machine(waiting)
-        price = self._price_of(waiting)  # one for both, since each of its prices takes a plan
-        self._end = USED * self._clock.budget - self.keep_time_for_tests(waiting, price)
+        self._end = USED * self._clock.budget - self._keep_time_for_tests(waiting)
         for number in range(ROUNDS):
             if number == len(self._journal.rounds):
-                decided = self._decide(number, waiting, price)
+                decided = self._decide(number, waiting)
                 if decided is None:
                     break
                 self._journal.rounds.append(decided)
@@ -205,13 +200,22 @@ class Contest:
             if number + 1 < ROUNDS:
                 waiting = through = self._next(current)
         entered = dict.fromkeys(contender for decided in self._journal.rounds for contender in decided.contenders)
-        measured = tuple(contender for contender in entered if contender in self._dev)
+        self.measured = tuple(contender for contender in entered if contender in self.dev)
         if self._journal.finalists is None:
-            self._journal.finalists = self._finalists(measured, through)
+            self._journal.finalists = self._finalists(self.measured, through)
             self._journal.write()
-        finalists = tuple(contender for contender in self._journal.finalists or () if contender in measured)
-        journal, sample = self._journal, self._sample("test")
-        return ContestOutcome(self._sizes, self._dev, measured, finalists, journal.given_up, sample, journal.enough)
+        self.finalists = tuple(contender for contender in self._journal.finalists if contender in self.measured)
+
+    @property
+    def tested_on(self) -> Sample | None:
+        """The sample that the test queries search; None: the whole collection."""
+        return self._sample("test")
+
+    @property
+    def not_tried(self) -> dict[str, str]:
+        """Label of each system that was not measured at all -> why."""
+        measured = {str(contender) for contender in self.measured}
+        return {label: why for label, why in self._journal.given_up.items() if label not in measured}
 
     def cells(self, contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
@@ -245,52 +249,20 @@ class Contest:
         """The sample that a split's queries search; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 
-    def keep_time_for_tests(self, contenders: Sequence[System], price: RoundPrice) -> float:
-        """Decides once how the test queries are searched; returns the seconds that are reserved for them."""
+    def _keep_time_for_tests(self, contenders: Sequence[System]) -> float:
+        """Decides once how the test queries are searched: in a sample where the whole collection would take too much of
+        the budget. Returns the seconds that are reserved for the untrained contenders and the trained finalists.
+        """
         if self._journal.kept is None:
-            options: list[tuple[bool, float]] = []
-            for option in self._test_options(contenders):
-                options.append(option)
-                if self._can_train(contenders, price, option[1]):
-                    break
-            else:
-                option = options[0]
-            self._journal.sampled, self._journal.kept = option
-            self._journal.enough = self._enough(contenders, price)
+            tested = (*untrained_of(contenders), *trained_of(contenders)[:FINALISTS])
+            self._journal.sampled = False
+            kept = self._prices.of_tests(tested, lambda _: SHORTEST)
+            if kept > MOST_FOR_TESTS * self._clock.budget:
+                self._journal.sampled = True
+                kept = self._prices.of_tests(tested, lambda _: SHORTEST)
+            self._journal.kept = kept
             self._journal.write()
         return self._journal.kept
-
-    def _test_options(self, contenders: Sequence[System]) -> Iterator[tuple[bool, float]]:
-        """Ways to search for the test queries, the best first: (whether in a sample, seconds to reserve). The whole
-        collection is left out if it takes too much of the budget.
-        """
-        for sampled, finalists in ((False, FINALISTS), (False, 1), (True, FINALISTS), (True, 1)):
-            self._journal.sampled = sampled
-            kept = self._kept_for_tests(contenders, finalists)
-            if sampled or kept <= MOST_FOR_TESTS * self._clock.budget:
-                yield sampled, kept
-
-    def _kept_for_tests(self, contenders: Sequence[System], finalists: int) -> float:
-        """Seconds that the test queries take with the untrained contenders and with so many trained ones."""
-        tested = (*untrained_of(contenders), *trained_of(contenders)[:finalists])
-        return self._prices.of_tests(tested, lambda _: SHORTEST)
-
-    def _can_train(self, contenders: Sequence[System], price: RoundPrice, kept: float) -> bool:
-        """Whether a middle training could be compared if `kept` seconds were reserved for the test queries; without
-        middle trainings, whether anything could be trained.
-        """
-        telling = [contender for contender in contenders if contender.has_middle_training] or trained_of(contenders)
-        left = USED * self._clock.budget - kept - self._clock.spent
-        planned = self._first_round(price, contenders, left)
-        return not telling or any(contender in telling for contender in contenders[: planned.count])
-
-    def _enough(self, contenders: Sequence[System], price: RoundPrice) -> float | None:
-        """Seconds of a budget that would train `ENOUGH` systems for `TELLING_STEPS`; none without a middle training."""
-        count = len(untrained_of(contenders)) + min(ENOUGH, len(trained_of(contenders)))
-        if not any(contender.has_middle_training for contender in contenders[:count]):
-            return None
-        trained = price(count, self._conditions.limits.size(TELLING_STEPS))
-        return (self._clock.spent + trained + self._kept_for_tests(contenders, FINALISTS)) / USED
 
     def _finalists(self, measured: Sequence[System], through: Sequence[System]) -> tuple[System, ...]:
         """The untrained contenders, and the best of the trained ones on dev: as many as there is time to search for the
@@ -300,20 +272,21 @@ class Contest:
         trained = self._best_first(through)
         left = USED * self._clock.budget - self._clock.spent
         for count in range(len(trained), 1, -1):
-            if self._prices.of_tests([*untrained, *trained[:count]], lambda entry: self._sizes[entry]) <= left:
+            if self._prices.of_tests([*untrained, *trained[:count]], lambda entry: self.sizes[entry]) <= left:
                 break
         else:
             count = 1
         self._journal.give_up(trained[count:], "too little time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
-    def _decide(self, number: int, waiting: Sequence[System], price: RoundPrice) -> Round | None:
+    def _decide(self, number: int, waiting: Sequence[System]) -> Round | None:
         """Plans a round: the length of its trainings, and the contenders that the time allows; None to end the contest.
-        The other contenders are given up. price: of the first round.
+        The other contenders are given up.
         """
         left = self._end - (spent := self._clock.spent)
         if number == 0:
-            chosen: RoundPlan | None = self._first_round(price, waiting, left)
+            price, least, most = self._price_of(waiting), len(untrained_of(waiting)), len(waiting)
+            chosen: RoundPlan | None = first_round(price, least, most, left, ROUNDS, self._conditions.limits)
         else:
             waiting, chosen = self._later_round(number, waiting, left)
         if chosen is None:
@@ -325,9 +298,6 @@ class Contest:
         )
         log.info("round %d of %d: %d systems, %s", number + 1, ROUNDS, chosen.count, chosen.size)
         return Round(chosen.size, tuple(waiting[: chosen.count]), until=min(self._end, spent + 1.5 * chosen.seconds))
-
-    def _first_round(self, price: RoundPrice, waiting: Sequence[System], left: float) -> RoundPlan:
-        return first_round(price, len(untrained_of(waiting)), len(waiting), left, ROUNDS, self._conditions.limits)
 
     def _later_round(
         self, number: int, waiting: Sequence[System], left: float
@@ -342,7 +312,7 @@ class Contest:
         if longer is not None and longer[1].finetune >= GROWTH * last.size.finetune:
             return waiting, RoundPlan(*longer, seconds)
         repeated = [entry for entry in waiting if entry in last.contenders]
-        untried = [entry for entry in self._first if entry not in self._dev and entry not in self._failures]
+        untried = [entry for entry in self._first if entry not in self.dev and entry not in self._failures]
         candidates = (*repeated, *untried, *(entry for entry in waiting if entry not in repeated))
         price = self._price_of(candidates)
         count = count_that_fits(lambda wanted: price(wanted, last.size), len(repeated), len(candidates), left)
@@ -377,7 +347,7 @@ class Contest:
             until = last if self._clock.spent <= current.until else 0.0  # 0: only what an earlier run has measured
             self._measure_on_dev(group, current.size, until)
             for contender in group:
-                if contender not in self._dev:
+                if contender not in self.dev:
                     why = self._failures.get(contender, "the time was up before it was measured")
                     self._journal.give_up([contender], f"round {number + 1}: {why}")
             best = self._best_words() or "nothing measured yet"
@@ -387,8 +357,8 @@ class Contest:
         """Trains and measures contenders on dev; returns the seconds it took."""
         began = self._clock.spent
         for system, result in self.measure(contenders, lambda _: size, "dev", until).items():
-            self._before[system] = self._dev[system].measures[MEASURE] if system in self._dev else float("-inf")
-            self._dev[system], self._sizes[system] = result, size
+            self._before[system] = self.dev[system].measures[MEASURE] if system in self.dev else float("-inf")
+            self.dev[system], self.sizes[system] = result, size
         return self._clock.spent - began
 
     def _next(self, current: Round) -> tuple[System, ...]:
@@ -405,29 +375,29 @@ class Contest:
             [entry for entry in trained if entry not in better],
             f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
         )
-        variants = relatives(trained[0], self._conditions.representations, taught=self._conditions.taught)
-        new = [entry for entry in variants if entry not in self._dev]
+        variants = relatives(trained[0], self._conditions.representations)
+        new = [entry for entry in variants if entry not in self.dev]
         return (*untrained_of(current.contenders), *better, *new)
 
     def _best_first(self, contenders: Sequence[System]) -> list[System]:
         """The contenders that were trained and measured, the best score first."""
-        measured = [contender for contender in trained_of(contenders) if contender in self._dev]
+        measured = [contender for contender in trained_of(contenders) if contender in self.dev]
         return sorted(measured, key=self._score, reverse=True)
 
     def _score(self, contender: System) -> float:
         """The measure on dev, alone or with BM25, whichever is better; 0 if neither was measured."""
-        scores = [self._dev[system].measures[MEASURE] for system in contender.searched if system in self._dev]
+        scores = [self.dev[system].measures[MEASURE] for system in contender.searched if system in self.dev]
         return max(scores, default=0.0)
 
     def _cannot_win(self, contender: System, best: System) -> bool:
         """Whether a contender is behind the best by more than twice what it gained in its last round."""
-        own, other = self._dev[contender], self._dev[best]
+        own, other = self.dev[contender], self.dev[best]
         gap = other.measures[MEASURE] - own.measures[MEASURE]
         return gap > 2 * abs(own.measures[MEASURE] - self._before[contender])
 
     def _best_words(self) -> str:
         """Dev measure and name of the best system so far; "" before one was measured."""
-        if not self._dev:
+        if not self.dev:
             return ""
-        best = max(self._dev, key=lambda system: self._dev[system].measures[MEASURE])
-        return f"dev {MEASURE} {self._dev[best].measures[MEASURE]:.3f} ({best})"
+        best = max(self.dev, key=lambda system: self.dev[system].measures[MEASURE])
+        return f"dev {MEASURE} {self.dev[best].measures[MEASURE]:.3f} ({best})"

@@ -6,7 +6,7 @@ The budget is spent over restarts, and turned into the length of trainings.
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -15,7 +15,6 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from midmask.benchmark.design import Benchmark
-from midmask.benchmark.results import Result
 from midmask.choice.contenders import BATCH, Size, System
 from midmask.choice.traces import Sample
 from midmask.core.process import ticking
@@ -28,9 +27,6 @@ ENOUGH = 4
 """Trained contenders that a first round should compare: fine-tuned only, and three middle trainings."""
 
 SHORTEST = Size(FEWEST_STEPS, FEWEST_STEPS)
-TELLING_STEPS = 100
-"""Steps of each training in the budget that a verdict recommends when its own budget trained too little."""
-
 UNSEEN = Size(FEWEST_STEPS + 1, FEWEST_STEPS + 1)
 """The size from which prices are extrapolated: trainings of the shortest size may be finished and cost nothing."""
 
@@ -159,28 +155,8 @@ class Conditions:
     seed: int
     limits: Limits
     representations: tuple[str, ...]
-    taught: bool  # whether there is a cross-encoder to learn from
     survey: Survey
     sample: Callable[[str], Sample | None]  # split -> the sample to search; None: the collection is small
-
-
-@dataclass(frozen=True)
-class ContestOutcome:
-    """The outcome of all rounds: who was measured, and who is searched with for the test queries."""
-
-    sizes: Mapping[System, Size]  # of the last round in which a system was measured
-    dev: Mapping[System, Result]  # its result on the dev queries in that round
-    measured: tuple[System, ...]
-    finalists: tuple[System, ...]  # of the measured ones, the best on dev first
-    given_up: Mapping[str, str]  # label of each system that is no finalist, measured or not -> why
-    tested_on: Sample | None  # the sample that the test queries search; None: the whole collection
-    enough: float | None  # see `ContestJournal`
-
-    @property
-    def not_tried(self) -> dict[str, str]:
-        """Label of each system that was not measured at all -> why."""
-        measured = {str(contender) for contender in self.measured}
-        return {label: why for label, why in self.given_up.items() if label not in measured}
 
 
 FILE = "contest.json"
@@ -205,7 +181,6 @@ class ContestState:
     pace: float | None = None  # `Prices.per_utilisation`
     sampled: bool | None = None  # whether the test queries search a sample
     kept: float | None = None  # seconds reserved for the test queries
-    enough: float | None = None  # seconds of a budget that would compare middle trainings, where some take part
     rounds: list[Round] = field(default_factory=list)
     finalists: tuple[System, ...] | None = None
     given_up: dict[str, str] = field(default_factory=dict)  # label -> why

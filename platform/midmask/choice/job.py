@@ -25,7 +25,6 @@ from midmask.choice.contenders import (
     budget_seconds,
     first_contenders,
     queries_config,
-    teacher_folder,
 )
 from midmask.choice.contest import evaluations_of
 from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
@@ -50,16 +49,8 @@ class TrackedWorkshop:
     """As many trainings side by side as the job may use."""
 
     def __init__(self, job: TrackedJob) -> None:
-        self._job = job
+        self._job, self.storage, self.lanes = job, job.storage, job.use.side_by_side
         self._phase = DOCUMENTS
-
-    @property
-    def storage(self) -> Place:
-        return self._job.storage
-
-    @property
-    def lanes(self) -> int:
-        return self._job.use.side_by_side
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         self._phase, self._job.progress.budget_left = phase, left
@@ -107,7 +98,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
     """The request of a command line.
 
     Raises:
-        UserError: for a budget, source, system, representation, field or cross-encoder that there is not.
+        UserError: for a budget, source, system, representation, or field that there is not.
     """
     corpus = CorpusConfig(name=options.corpus)
     sources = dict(flags.query_sources or QueriesConfig().sources)
@@ -121,7 +112,6 @@ def request_for(options: Options, flags: Namespace) -> Request:
         budget=budget_seconds(flags.budget),
         out=Path(out).expanduser().absolute(),
         queries=queries_config(fields, options.set_fields, seed),
-        teacher=teacher_folder(flags.teacher),
         systems=tuple(names_in(flags.systems or "")) or SYSTEMS,
         representations=tuple(names_in(flags.representations or "")) or tuple(SCORED),
         changes=options.set_fields,

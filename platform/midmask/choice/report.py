@@ -1,29 +1,25 @@
 """A verdict as verdict.html, as verdict.md, and as the model's README.md: sentences here, their order in templates.
 
 All three print the same sentences. Texts that come from documents may hold anything: HTML is escaped by Jinja, Markdown
-by `md`, and `readable` marks what no file can hold. The model's card says what the model was chosen from and by what,
-in sentence-transformers' format; what each library sees of the model is in the card that its own folder has.
+by `md`, and `readable` marks what no file can hold. The model's README.md is what its training wrote, which says what
+loads it, and below that what the model was chosen from and by what.
 """
 
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader
 
-from midmask.choice.excerpts import excerpt, highlight
-from midmask.choice.picture import front, picture
+from midmask.choice.highlight import highlight
+from midmask.choice.picture import picture
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 from midmask.core.words import NOT_KNOWN, duration, size
 from midmask.evaluation.rendering import markdown, markdown_text
 
 MINUS = "\N{MINUS SIGN}"
-NO_LOADER = "sentence-transformers has no module for this representation."
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-BEYOND = 0.05
-"""How far coverage is below the stated level where that is worth a sentence."""
 
 
 def readable(text: str) -> str:
@@ -47,13 +43,9 @@ def signed(value: float) -> str:
     return text if text.startswith(MINUS) else f"+{text}"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
-
-
 def interval_level(verdict: Verdict) -> str:
     """Such as `90% interval`."""
-    return f"{percent(verdict.calibration.level)} interval"
+    return f"{verdict.calibration.level:.0%} interval"
 
 
 def named(label: str) -> str:
@@ -65,26 +57,8 @@ def headline(verdict: Verdict) -> str:
     """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
     the made test queries and what it costs.
     """
-    return " ".join(part for part in (no_middle_training(verdict), _advice(verdict)) if part)
-
-
-def no_middle_training(verdict: Verdict) -> str:
-    """A sentence for a verdict that compared no middle training though some were asked for; else ""."""
-    enough = verdict.enough_seconds
-    if verdict.compared_middle_training or enough is None:
-        return ""
-    if enough <= verdict.budget_seconds:
-        return "No middle training was measured: “Not tried” says why."
-    return (
-        f"No middle training was tried: {duration(verdict.budget_seconds)} are too short, about "
-        f"{duration(_round_up(enough))} would do."
-    )
-
-
-def _round_up(seconds: float) -> float:
-    """Rounds seconds up to whole minutes; above an hour to tens of minutes."""
-    unit = 60 if seconds <= 3600 else 600
-    return unit * math.ceil(seconds / unit)
+    is_lacking = not verdict.compared_middle_training and verdict.not_tried
+    return ("No middle training was compared: “Not tried” says why. " if is_lacking else "") + _advice(verdict)
 
 
 def _advice(verdict: Verdict) -> str:
@@ -123,18 +97,12 @@ def certainty(verdict: Verdict) -> str:
             return "No other system was measured on the test queries."
         shown = max(others, key=lambda system: system.gain)
         best_other = f"The best other system is {named(shown.label)}: {made_gain(verdict, shown)}, {cost(shown)}. "
-    return f"{best_other}{expected_gain(verdict, shown)}"
-
-
-def expected_gain(verdict: Verdict, one: SystemEstimate) -> str:
-    """A sentence or two on the expected gain of a system on queries that people ask, and its source."""
-    contains = ", which contains 0" if one.gain_low <= 0 <= one.gain_high else ""
-    bounds = interval_words(verdict, one.gain_low, one.gain_high)
-    gain = f"{signed(one.gain)} for queries that people ask ({bounds}{contains})"
+    contains = ", which contains 0" if shown.gain_low <= 0 <= shown.gain_high else ""
+    bounds = interval_words(verdict, shown.gain_low, shown.gain_high)
     known = verdict.calibration
     return (
-        f"Other collections ({', '.join(known.collections)}) suggest {gain}; such intervals covered "
-        f"{percent(known.coverage)} of the judged gains there."
+        f"{best_other}Other collections ({', '.join(known.collections)}) suggest {signed(shown.gain)} for queries that "
+        f"people ask ({bounds}{contains}); such intervals covered {known.coverage:.0%} of the judged gains there."
     )
 
 
@@ -145,21 +113,19 @@ def interval_words(verdict: Verdict, low: float, high: float) -> str:
 
 def belief(found: Calibration) -> list[str]:
     """How far to believe the verdict: what the calibration shows, in sentences."""
-    tau, coverage = found.kendall_tau, found.coverage
-    # Too wide ones give no advice: that needs more collections than were measured.
-    advice = " So they are narrower than they should be." if coverage < found.level - BEYOND else ""
+    tau = found.kendall_tau
     return [
         f"On {len(found.collections)} collections with judgements ({', '.join(found.collections)}), verdicts were made "
         "without looking at these.",
-        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {percent((1 + tau) / 2)} of all "
+        f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {(1 + tau) / 2:.0%} of all "
         "pairs of systems stand in the same order.",
-        f"Stated {percent(found.level)} intervals covered {percent(coverage)} of the judged gains.{advice}",
+        f"Stated {found.level:.0%} intervals covered {found.coverage:.0%} of the judged gains.",
         f"Source: {found.source}",
     ]
 
 
 def query_sentence(counts: QueryCounts) -> str:
-    share = f" ({percent(counts.kept / counts.made)})" if counts.made else ""
+    share = f" ({counts.kept / counts.made:.0%})" if counts.made else ""
     return (
         f"{counts.made:,} queries were made and {counts.kept:,}{share} kept: {counts.train:,} for training, "
         f"{counts.dev:,} for choosing (dev), {counts.test:,} for the figures (test)."
@@ -170,62 +136,26 @@ def rank_words(rank: int | None) -> str:
     return "not found" if rank is None else f"rank {rank}"
 
 
-def search_command(verdict: Verdict, folder: str = "") -> str:
-    """The command that searches with the recommended system.
-
-    Args:
-        folder: of the verdict; none: that which it was written to.
-    """
-    return f"midmask search {shlex.quote(folder or verdict.folder or verdict.model)}"
-
-
-def search_lines(verdict: Verdict, folder: str = "") -> list[str]:
-    """The same as lines of Python."""
-    return [
-        "from midmask.choice.side_by_side import SideBySide",
-        f"verdict = SideBySide({folder or verdict.folder or verdict.model!a})",
-        'verdict.search(verdict.recommended, "a query", 10)',
-    ]
-
-
-def loader(representation: str) -> str | None:
-    """The class of sentence-transformers that loads a model of this representation; None if there is none."""
-    if representation.startswith("OT"):
-        return None
-    return "SparseEncoder" if representation.startswith("splade") else "SentenceTransformer"
+def search_command(verdict: Verdict) -> str:
+    """The command that searches with the recommended system."""
+    return f"midmask search {shlex.quote(verdict.folder)}"
 
 
 def about_model(verdict: Verdict) -> str:
-    """Sentences where the model is not the whole recommended system: another one's is delivered, or its list is joined
-    with BM25's; else "".
-    """
+    """Sentences on the delivered model, which may be less than the recommended system."""
     taken, delivered = verdict.recommended, verdict.delivered
-    sentences = []
+    if not verdict.model:
+        return f"{named(taken.label)} has no model: nothing was trained for it."
+    sentences = ["model/README.md says what loads it."]
     if delivered != taken:
         names = named(taken.label), named(delivered.label)
         sentences.append(f"{names[0]} has no model; the model here is that of {names[1]}, the best system with one.")
     if delivered.joined:
         sentences.append(
-            f"The figures of {named(delivered.label)} are of the encoder's list joined with BM25's; the lines below "
-            "load the encoder alone."
+            f"The figures of {named(delivered.label)} are of the encoder's list joined with BM25's; the model is the "
+            "encoder alone."
         )
     return " ".join(sentences)
-
-
-def loading_lines(verdict: Verdict, model: str | None = None) -> list[str]:
-    """Three lines of Python that load the model and compare a query with passages; none if no library can.
-
-    Args:
-        model: the model's name in these lines; none: its folder.
-    """
-    found = loader(verdict.delivered.representation)
-    if found is None:
-        return []
-    return [
-        f"from sentence_transformers import {found}",
-        f"model = {found}({verdict.model if model is None else model!a})",
-        'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
-    ]
 
 
 GAINS = ("gain, made queries", "gain, people's queries")
@@ -291,28 +221,10 @@ def given_up_note(verdict: Verdict) -> str:
     return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
 
 
-def by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Label -> why as labels -> why: those with one reason stand together."""
-    found: dict[str, list[str]] = {}
-    for label, why in reasons.items():
-        found.setdefault(why, []).append(label)
-    return {", ".join(labels): why for why, labels in found.items() if why}
-
-
-def dropped(verdict: Verdict) -> dict[str, str]:
-    """Labels of the systems that were given up -> why."""
-    return by_reason({one.label: one.dropped for one in verdict.given_up})
-
-
 HEADS = ("Rank", "System", *(name.capitalize() for name in GAINS), "Computing", "Per passage")
 
 WIDE, NARROW = ("wide", 900, 420), ("narrow", 358, 400)
 """Name, width and height of the pictures; the narrow one has room for the finalists alone."""
-
-TAGS = ("sentence-transformers", "feature-extraction", "midmask")
-
-_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_TITLE = re.compile(r"\A\s*# [^\n]*\n")
 
 
 def cut(passage: str) -> str:
@@ -332,11 +244,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sentences = (headline, certainty, table_note, given_up_note, dropped, by_reason, belief, query_sentence)
-    lines = (search_command, search_lines, about_model, loading_lines, interval_level)
-    functions = (*sentences, *lines, systems_table, excerpt, highlight)
+    sentences = (headline, certainty, table_note, given_up_note, belief, query_sentence)
+    functions = (*sentences, search_command, about_model, interval_level, systems_table, highlight)
     found.globals |= {function.__name__: function for function in functions}
-    found.globals |= {"NO_LOADER": NO_LOADER, "heads": HEADS}
+    found.globals["heads"] = HEADS
     filters = (md, cut, signed, duration, size, rank_words)
     found.filters |= {function.__name__: function for function in filters}
     found.filters |= {"fenced": code, "thousands": "{:,}".format}
@@ -352,49 +263,8 @@ def verdict_html(verdict: Verdict) -> str:
     return TEMPLATES.get_template("verdict.html.jinja").render(
         verdict=verdict,
         taken=verdict.recommended,
-        facts=_facts(verdict),
         pictures=[(*canvas, picture(verdict, systems, *canvas[1:])) for canvas, systems in canvases],
-        described=described(verdict),
-        keys=_keys(verdict),
     )
-
-
-def _facts(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Name, value and a note of the figures below the headline."""
-    taken = verdict.recommended
-    made = expected = ("baseline", "what gains are over")
-    if taken.label != verdict.baseline:
-        made = signed(taken.made_gain), interval_words(verdict, taken.made_low, taken.made_high)
-        expected = signed(taken.gain), interval_words(verdict, taken.gain_low, taken.gain_high)
-    spent = f"{duration(verdict.spent_seconds)} of {duration(verdict.budget_seconds)} spent on all"
-    training = "nothing was trained for it; " if taken.training == "none" else ""
-    return [
-        (f"Gain in {verdict.measure}, {verdict.queries.test:,} made queries", *made),
-        ("Gain expected for people's queries", *expected),
-        ("Computing", duration(taken.seconds), f"{training}{spent}"),
-        ("Index", size(taken.bytes_per_passage), "per passage"),
-    ]
-
-
-def _keys(verdict: Verdict) -> list[tuple[str, str]]:
-    """The legend of the picture: class of the mark, its meaning."""
-    both = verdict.recommended.label == verdict.baseline
-    keys = (
-        [("taken", "recommended, and the baseline")] if both else [("taken", "recommended"), ("baseline", "baseline")]
-    )
-    keys += [("finalist", "other finalists")]
-    keys += [("given-up wide", "given up early, on dev queries")] if verdict.given_up else []
-    return [*keys, ("front", "no finalist gains more for less")] if len(front(verdict)) > 1 else keys
-
-
-def described(verdict: Verdict) -> str:
-    """What the picture shows, in words: each system's gain, interval and time, and who is on the front."""
-    lines = [
-        f"{one.label}: {signed(one.made_gain)}, {interval_words(verdict, one.made_low, one.made_high)}, "
-        f"{duration(one.seconds)}."
-        for one in verdict.systems
-    ]
-    return " ".join([*lines, f"On the Pareto front: {', '.join(one.label for one in front(verdict))}."])
 
 
 def _markdown(name: str, verdict: Verdict, **more: object) -> str:
@@ -409,20 +279,11 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def model_card(verdict: Verdict, folder_card: str = "") -> str:
-    """The text of README.md in `model/`. It names the model's folder `.` and the verdict's `..`, since both are moved.
+    """The text of README.md in `model/`: what the training wrote there, and what the model was chosen by.
 
     Args:
-        folder_card: README.md that the training wrote into that folder. What it says of views, libraries and origin is
-            kept, under a heading of its own.
+        folder_card: README.md that the training wrote into that folder.
     """
     shown = (verdict.delivered, verdict.recommended)
-    found = loader(verdict.delivered.representation)
-    tags = [tag for tag in TAGS if found or tag != "sentence-transformers"]
-    return _markdown(
-        "card.md.jinja",
-        verdict,
-        loader=found,
-        tags=[*tags, "sparse-encoder"] if found == "SparseEncoder" else tags,
-        shown=[one for one in verdict.finalists if one in shown or one.label == verdict.baseline],
-        inherited=_TITLE.sub("", _FRONT_MATTER.sub("", folder_card)).strip(),
-    )
+    finalists = [one for one in verdict.finalists if one in shown or one.label == verdict.baseline]
+    return _markdown("card.md.jinja", verdict, folder_card=folder_card.strip(), shown=finalists)

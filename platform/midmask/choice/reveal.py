@@ -32,9 +32,6 @@ MOST_QUERIES = 1_000
 ALL = "all"
 """Name of all sources of a verdict's queries together, as the source of a record."""
 
-FEWEST_RANKED = 5
-"""Systems below which a rank correlation says little."""
-
 
 @dataclass(frozen=True)
 class JudgedSystem:
@@ -62,9 +59,8 @@ class Revealed:
 
     def __str__(self) -> str:
         tau = "not defined" if self.kendall_tau is None else f"{self.kendall_tau:.2f}"
-        few = ", too few for it to say much" if len(self.systems) < FEWEST_RANKED else ""
         return (
-            f"judged: Kendall's tau {tau} over {len(self.systems)} systems{few}; the chosen one is "
+            f"judged: Kendall's tau {tau} over {len(self.systems)} systems; the chosen one is "
             f"{100 * self.regret:.1f} points of {MEASURE} below the best; {self.covered} of {len(self.records)} gains "
             "within their intervals"
         )

@@ -27,7 +27,7 @@ from midmask.choice.contenders import (
     trained_of,
 )
 from midmask.choice.contest import Contest, Workshop
-from midmask.choice.contest_terms import DOCUMENTS, Clock, Conditions, ContestJournal, ContestOutcome, Limits
+from midmask.choice.contest_terms import DOCUMENTS, Clock, Conditions, ContestJournal, Limits
 from midmask.choice.report import model_card, verdict_html, verdict_markdown
 from midmask.choice.traces import (
     Made,
@@ -36,7 +36,6 @@ from midmask.choice.traces import (
     model_folder,
     sample_of,
     seconds_of,
-    words_of,
     write_with_queries,
 )
 from midmask.choice.verdict import Verdict
@@ -57,6 +56,8 @@ SAMPLED = (
     "The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
     f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
 )
+
+OTHER_SEED = "another seed moves a gain by a point or so"
 
 FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
 
@@ -111,62 +112,58 @@ def _choose(request: Request, workshop: Workshop, clock: Clock, journal: Contest
         seed=request.seed,
         limits=Limits(made.passages, made.counts.train),
         representations=request.representations,
-        taught=request.teacher is not None,
         survey=survey,
         sample=cache(lambda split: sample_of(made, split, workshop.storage)),
     )
     held = Contest(conditions, workshop, clock, journal)
-    outcome = held.hold(first_contenders(request.systems, request.backbone))
-    if not outcome.finalists:
+    held.hold(first_contenders(request.systems, request.backbone))
+    if not held.finalists:
         raise UserError("no system was measured: give a larger --budget, or fewer --systems")
-    log.info("test queries of %d finalists", len(outcome.finalists))
+    log.info("test queries of %d finalists", len(held.finalists))
     held.announce_tests()
     # Nothing is trained, so there is no time limit.
-    tested = held.measure(outcome.finalists, outcome.sizes.__getitem__, "test", float("inf"))
-    cells = _cells(held, outcome)
-    measured = _measured(cells, outcome, tested, workshop.storage, words_of(made.collection))
-    counterparts = _counterparts(measured, outcome.dev)
-    verdict = _verdict(request, made, outcome, measured, counterparts, clock)
+    tested = held.measure(held.finalists, held.sizes.__getitem__, "test", float("inf"))
+    cells = _cells(held)
+    measured = _measured(cells, held, tested, workshop.storage)
+    counterparts = _counterparts(measured, held.dev)
+    verdict = _verdict(request, made, held, measured, counterparts, clock)
     benchmark = conditions.make(Size(1, 1), ("test",))
     return HeldContest(verdict, made, tuple(measured), counterparts, benchmark, tuple(cells))
 
 
 def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
     name, changes = f"beir:{collection}", request.own_changes
-    return contest(name, request.systems, size, splits, changes, request.seed, request.teacher)
+    return contest(name, request.systems, size, splits, changes, request.seed)
 
 
-def _cells(held: Contest, outcome: ContestOutcome) -> list[BenchmarkCell]:
+def _cells(held: Contest) -> list[BenchmarkCell]:
     """The cells of all measured contenders at their last size: finalists on the test queries, the others on dev."""
-    splits = dict.fromkeys(outcome.finalists, "test")
-    splits |= {entry: "dev" for entry in outcome.measured if entry not in splits}
-    return [cell for entry, split in splits.items() for cell in held.cells(entry, outcome.sizes[entry], split)]
+    splits = dict.fromkeys(held.finalists, "test")
+    splits |= {entry: "dev" for entry in held.measured if entry not in splits}
+    return [cell for entry, split in splits.items() for cell in held.cells(entry, held.sizes[entry], split)]
 
 
 def _measured(
     cells: Sequence[BenchmarkCell],
-    outcome: ContestOutcome,
+    held: Contest,
     tested: Mapping[System, Result],
     storage: Place,
-    words: float,
 ) -> list[MeasuredSystem]:
     measured = []
-    contenders = {system: str(one) for one in outcome.measured for system in one.searched}
     for cell in cells:
         system = System.of(cell.key)
-        result = tested.get(system) or outcome.dev.get(system)
+        result = tested.get(system) or held.dev.get(system)
         if result is not None:
             step, is_finalist = cell.evaluations[cell.main], result.split == "test"
-            costs = seconds_of(step, storage), bytes_per_passage(step, storage, words)
-            dropped = "" if is_finalist else outcome.given_up.get(contenders[system], "")
-            measured.append(MeasuredSystem(system, result, *costs, model_folder(step, storage), is_finalist, dropped))
+            costs = seconds_of(step, storage), bytes_per_passage(step, storage)
+            measured.append(MeasuredSystem(system, result, *costs, model_folder(step, storage), is_finalist))
     return measured
 
 
 def _verdict(
     request: Request,
     made: Made,
-    outcome: ContestOutcome,
+    held: Contest,
     measured: list[MeasuredSystem],
     counterparts: Counterparts,
     clock: Clock,
@@ -196,9 +193,8 @@ def _verdict(
         command=request.command,
         won=won,
         lost=lost,
-        not_tried=outcome.not_tried,
-        limits=_limits(request, made, outcome, joins=counterparts.joined is not None),
-        enough_seconds=outcome.enough,
+        not_tried=held.not_tried,
+        limits=_limits(request, made, held, joins=counterparts.joined is not None),
     )
     return replace(verdict, model=verdict.delivered.model)
 
@@ -217,9 +213,9 @@ def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Resul
     return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
 
 
-def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: bool) -> tuple[str, ...]:
+def _limits(request: Request, made: Made, held: Contest, *, joins: bool) -> tuple[str, ...]:
     train, judge = (", ".join(made.sources(role)) for role in ("train_sources", "judge_sources"))
-    trained, tested_on = trained_of(outcome.measured), outcome.tested_on
+    trained, tested_on = trained_of(held.measured), held.tested_on
     learned = (
         f"Trained systems learned from {train}; all were judged by {judge}."
         if trained
@@ -227,21 +223,11 @@ def _limits(request: Request, made: Made, outcome: ContestOutcome, *, joins: boo
     )
     return (
         f"Nobody asked these queries: they were made from the passages. {learned} People ask otherwise.",
-        *((_trained_once(request, outcome),) if trained else ()),
+        *((f"Systems were trained once, with seed {request.seed}; {OTHER_SEED}.",) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (SAMPLED.format(searched=tested_on.passages, passages=made.passages),)),
     )
-
-
-def _trained_once(request: Request, outcome: ContestOutcome) -> str:
-    trained = [(one, outcome.sizes[one]) for one in trained_of(outcome.measured)]
-    tuned = f"{max(size.finetune for _, size in trained):,}"
-    middle = [size.pretrain for one, size in trained if one.has_middle_training]
-    steps = f"{max(middle):,} steps of middle training and {tuned} of" if middle else f"{tuned} steps of"
-    given = any(path.endswith(".steps") for path in request.own_changes)  # then sizes are not the contest's
-    longest = "" if given else f", for at most {steps} fine-tuning"
-    return f"Systems were trained once, with seed {request.seed}{longest}; another seed moves a gain by a point or so."
 
 
 def deliver(verdict: Verdict, made: Made, folder: Path) -> Verdict:

@@ -1,4 +1,4 @@
-"""A verdict's systems over its collection, asked by hand: what each of them finds for a typed query, and how fast.
+"""A verdict's systems over its collection, asked by hand: what each of them finds for a typed query.
 
     VERDICT/verdict.json     which systems, their model folders, the collection
     VERDICT/search/          what the searches need, computed once: vectors of all passages, BM25's index
@@ -9,12 +9,8 @@ the collection and of the model's files, so another model is encoded anew and th
 """
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -24,126 +20,93 @@ from midmask.choice.contenders import FUSION
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, override
 from midmask.core.process import usable_cores
-from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError, reason, unknown
 from midmask.experiment.changes import as_folder_reads, check_folder
-from midmask.experiment.events import Begun, Observer, StepEvent
+from midmask.experiment.events import Observer, unobserved
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.searching import adopted, bm25_index, passage_encoding_step
 from midmask.experiment.training_steps import Survey
-from midmask.leaderboard.queries import query_texts
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index
-from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.retrieve.ranked import fuse
-from midmask.retrieve.searched_queries import read_qrels
 from midmask.retrieve.searcher import Hit, Searcher
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.training.run import Log
-
-Show = Callable[[str], None]
-"""Takes a line of progress."""
-
-ScoredDocument = tuple[str, float]
-"""A document id and the score of the query with it; larger is better."""
 
 JOINED_DEPTH = 101
 """Passages of each list that are joined, as in an evaluation of the usual depth: a deeper list would rank otherwise."""
 
-
-@dataclass(frozen=True)
-class Ranker:
-    """One system over one collection."""
-
-    how: str  # what is scored, in words
-    rank: Callable[[str, int], list[ScoredDocument]]  # query, k -> the best passages in order; ties by document id
+Ranker = Callable[[str, int], list[Hit]]
+"""query, k -> the best passages in order; ties by document id."""
 
 
 def fused_ranker(encoder: Ranker, bm25: Ranker) -> Ranker:
     """An encoder's list and BM25's as one, joined as in the contest."""
 
-    def rank(query: str, k: int) -> list[ScoredDocument]:
-        lists = [_as_table(ranker.rank(query, max(k, JOINED_DEPTH))) for ranker in (encoder, bm25)]
-        return _scored(fuse(lists[0], lists[1], BM25_SHARE, k, FUSION))
+    def rank(query: str, k: int) -> list[Hit]:
+        found = [ranker(query, max(k, JOINED_DEPTH)) for ranker in (encoder, bm25)]
+        hits = {hit.doc_id: hit for own in found for hit in own}
+        joined = fuse(_as_table(found[0]), _as_table(found[1]), BM25_SHARE, k, FUSION)
+        return [hits[row["doc_id"]]._replace(score=row["score"]) for row in joined.to_pylist()]
 
-    return Ranker(f"{encoder.how}, joined with BM25", rank)
+    return rank
 
 
-def _as_table(found: list[ScoredDocument]) -> pa.Table:
-    doc_ids, scores = [doc_id for doc_id, _ in found], [score for _, score in found]
+def _as_table(found: list[Hit]) -> pa.Table:
+    doc_ids, scores = [hit.doc_id for hit in found], [hit.score for hit in found]
     return ranked.order(pa.table({"query_id": ["query"] * len(found), "doc_id": doc_ids, "score": scores}))
 
 
-def _scored(table: pa.Table) -> list[ScoredDocument]:
-    return list(zip(table["doc_id"].to_pylist(), table["score"].to_pylist(), strict=True))
-
-
 class SearchStore:
-    """A collection, and the vectors and indexes that systems need to search it, computed into `store` on first use."""
+    """A collection, and the vectors and indexes that systems need to search it, computed by `runner` on first use."""
 
-    def __init__(self, corpus: CorpusConfig, store: Place) -> None:
-        self._config = corpus
-        self._store = store
+    def __init__(self, corpus: CorpusConfig, runner: Runner) -> None:
+        self._recipe = override(RECIPES["none"](), {"corpus": corpus.model_dump()})
+        self._runner = runner
         self._survey = Survey()
 
-    def open_corpus(self, show: Show) -> Artifact:
-        """The collection as it was prepared; bad rows are in its `result`.
-
-        Raises:
-            UserError: if there is no BEIR folder.
-        """
-        return self._runner(show).compute(plan(self._recipe(), self._survey).corpus)
-
-    def open_encoder(self, folder: Path, stored: StoredPassages, show: Show) -> Ranker:
-        """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
-        searcher, views = self.open_searcher(folder, show), read_facts(folder).representation.views
-
-        def rank(query: str, k: int) -> list[ScoredDocument]:
-            scores_QK, rows_QK = searcher.find([query], k)
-            pairs = zip(rows_QK[0].tolist(), scores_QK[0].tolist(), strict=True)
-            return [(stored.doc_ids[row].as_py(), score) for row, score in pairs if row >= 0]
-
-        return Ranker(" + ".join(views), rank)
-
-    def open_searcher(self, folder: Path, show: Show) -> Searcher:
+    def open_searcher(self, folder: Path) -> Searcher:
         """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
 
         Raises:
             UserError: if the folder holds no model, or one that midmask cannot follow.
         """
-        recipe = as_folder_reads(self._recipe(), folder, ())
+        recipe = as_folder_reads(self._recipe, folder, ())
         check_folder(recipe, folder)
         planned = plan(recipe, self._survey)
         config = recipe.evaluation.model_copy(update={"threads": usable_cores()}).settled(planned.precision)
         passages = passage_encoding_step(planned.tokens, adopted(str(folder)), config)
-        runner = self._runner(show)
-        encoded = runner.compute(passages)
-        model, tokens = (runner.compute(passages.inputs[name]) for name in ("model", "tokens"))
-        corpus = runner.compute(planned.corpus)
+        encoded = self._runner.compute(passages)
+        model, tokens = (self._runner.compute(passages.inputs[name]) for name in ("model", "tokens"))
+        corpus = self._runner.compute(planned.corpus)
         return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
 
-    def open_bm25(self, show: Show, *, titles: bool) -> Ranker:
+    def open_encoder(self, folder: Path) -> Ranker:
+        """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
+        searcher = self.open_searcher(folder)
+        return lambda query, k: searcher.search([query], k)[0]
+
+    def open_bm25(self, *, titles: bool) -> Ranker:
         """BM25 with the settings of its evaluation; passages that share no word with the query are not in its list.
 
         Args:
             titles: a passage is 'title text' instead of the text alone.
         """
-        step = bm25_index(plan(self._recipe(), self._survey).corpus, Bm25Config(titles=titles))
-        index = Bm25Index(self._runner(show).compute(step).place)
-        return Ranker("words", lambda query, k: _scored(index.search(["query"], [query], k)))
+        corpus = plan(self._recipe, self._survey).corpus
+        index = Bm25Index(self._runner.compute(bm25_index(corpus, Bm25Config(titles=titles))).place)
+        stored = StoredPassages(self._runner.compute(corpus).place)
 
-    def _recipe(self) -> Any:
-        return override(RECIPES["none"](), {"corpus": self._config.model_dump()})
+        def rank(query: str, k: int) -> list[Hit]:
+            found = index.search(["query"], [query], k)
+            scores = dict(zip(found["doc_id"].to_pylist(), found["score"].to_pylist(), strict=True))
+            return [Hit(doc_id, scores[doc_id], *texts) for doc_id, *texts in stored.find(list(scores)).values()]
 
-    def _runner(self, show: Show) -> Runner:
-        return Runner(self._store, {**LOCAL, "encode": partial(_encode, show)}, _step_lines(show))
+        return rank
 
 
 def reads_titles(folder: Path) -> bool:
@@ -155,58 +118,7 @@ def reads_titles(folder: Path) -> bool:
     return read_facts(folder).form.titles is not False
 
 
-STEP_LINES: Mapping[str, str] = {
-    "prepare": "Reading the collection",
-    "tokenise": "Cutting the passages into tokens",
-    "encode": "Encoding the passages",
-    "bm25_words": "Counting the words of all passages",
-    "bm25_index": "Indexing the words of all passages",
-}
-"""Step -> the line that is shown when it begins."""
-
-
-def _step_lines(show: Show) -> Observer:
-    def observe(event: StepEvent) -> None:
-        if isinstance(event, Begun) and event.step.name in STEP_LINES:
-            show(STEP_LINES[event.step.name])
-
-    return observe
-
-
-def _encode(
-    show: Show, config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, log: Log
-) -> dict[str, Any]:
-    """The one-process step, with a line for each block of passages."""
-    work = Encode(config, inputs, out)
-    work.begin()
-    last = work.blocks[-1]
-    for number, block in enumerate(work.blocks):
-        show(f"Encoding the passages: {block.start:,} of {last.start + last.rows:,}")
-        work.encode(number)
-    return work.finish()
-
-
 FILE = "verdict.json"
-
-DEPTH = 100
-"""Passages ranked for a query, however many are shown: judgements and rank changes look further than the eye."""
-
-ANSWERS_KEPT = 4096
-"""Ranked lists that stay in memory, so that a page that is drawn again does not search again."""
-
-
-@dataclass(frozen=True)
-class RankedAnswer:
-    """A system's ranked list for one query."""
-
-    scored: tuple[ScoredDocument, ...]
-    # Of the search, from the text to the list, without reading texts, loading the model and encoding the collection.
-    seconds: float
-    how: str  # what was scored, in words
-
-    @property
-    def doc_ids(self) -> tuple[str, ...]:
-        return tuple(doc_id for doc_id, _ in self.scored)
 
 
 class SideBySide:
@@ -214,12 +126,13 @@ class SideBySide:
 
     Args:
         folder: holds `verdict.json`. Paths in it that are not absolute are relative to the folder.
+        observer: of the steps that systems need.
 
     Raises:
         UserError: if there is no verdict, or its collection is not there.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, observer: Observer = unobserved) -> None:
         self.folder = Path(folder).expanduser().absolute()
         self.verdict = read_verdict(self.folder)
         self.baseline, self.recommended = self.verdict.baseline, self.verdict.recommended.label
@@ -230,120 +143,52 @@ class SideBySide:
                 f"again: {self.verdict.command}"
             )
         corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
-        self._store = SearchStore(corpus, Place(str(self.folder / "search")))
+        self._store = SearchStore(corpus, Runner(Place(str(self.folder / "search")), LOCAL, observer))
         self._estimates = {one.label: one for one in sorted(self.verdict.systems, key=lambda one: one.rank)}
-        self._prepared: Artifact | None = None
+        self.systems = tuple(self._estimates)  # labels, the verdict's best first
         self._open: dict[str, Ranker] = {}
-        self._opening, self._searching = threading.RLock(), threading.RLock()
-        self._answer = lru_cache(ANSWERS_KEPT)(self._search)
-
-    @property
-    def systems(self) -> tuple[str, ...]:
-        """Labels of the systems that can be asked, the verdict's best first."""
-        return tuple(label for label in self._estimates if label not in self.missing)
-
-    @cached_property
-    def missing(self) -> Mapping[str, str]:
-        """Label of each system that cannot be asked -> why."""
-        folders = {label: self.model_of(label) for label in self._estimates}
-        return {
-            label: f"its model folder {folder} is not there"
-            for label, folder in folders.items()
-            if folder is not None and not (folder / "config.json").is_file()
-        }
-
-    def is_open(self, label: str) -> bool:
-        """Whether a system answers at once."""
-        return label in self._open
+        self._opening, self._searching = threading.Lock(), threading.Lock()
 
     def model_of(self, label: str) -> Path | None:
         """A system's model folder; None for BM25."""
         name = self._estimates[label].model
         return self._path(name) if name else None
 
-    def open(self, label: str, show: Show | None = None) -> Ranker:
+    def open(self, label: str) -> Ranker:
         """Loads a system. The first time ever this encodes the collection, which may take minutes.
-
-        Args:
-            show: takes lines of progress.
 
         Raises:
             UserError: for an unknown label, or a model that cannot be read.
         """
         if label not in self._estimates:
             raise unknown("system", label, self._estimates)
-        if label in self.missing:
-            raise UserError(f"{label}: {self.missing[label]}; choose one of {', '.join(self.systems)}")
         with self._opening:
             if label not in self._open:
-                ranker = self._make(label, show or _ignore)
-                ranker.rank("warm up", 1)  # opens files and weights, which is no part of a search's time
-                self._open[label] = ranker
+                self._open[label] = self._make(label)
         return self._open[label]
 
-    def rank(self, label: str, query: str, k: int = DEPTH) -> RankedAnswer:
-        """The best `k` passages of a query by one system; a query that was asked before is not searched again.
+    def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
+        """The best `k` passages of a query by one system, with their texts.
 
         Raises:
             UserError: as `open`, and if k is below 1.
         """
         if k < 1:
             raise UserError(f"k = {k}: a search gives at least 1 passage")
-        self.open(label)
+        ranker = self.open(label)
         with self._searching:
-            return self._answer(label, query, k)
+            return ranker(query, k)
 
-    def _search(self, label: str, query: str, k: int) -> RankedAnswer:
-        ranker, began = self._open[label], time.perf_counter()
-        scored = tuple(ranker.rank(query, k))
-        return RankedAnswer(scored, time.perf_counter() - began, ranker.how)
-
-    def search(self, label: str, query: str, k: int = 10) -> list[Hit]:
-        """The best `k` passages of a query with their texts; `rank` gives the same list with its time."""
-        scored = self.rank(label, query, max(k, DEPTH) if k >= 1 else k).scored[:k]
-        passages = self.passages([doc_id for doc_id, _ in scored])
-        return [Hit(doc_id, score, *passages[doc_id][1:]) for doc_id, score in scored]
-
-    def passages(self, doc_ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-        """Document id -> (document id, title, text); ids that the collection lacks are left out."""
-        with self._searching:
-            return self._stored.find(doc_ids)
-
-    @cached_property
-    def _stored(self) -> StoredPassages:
-        return StoredPassages(self._corpus().place)
-
-    @cached_property
-    def made_queries(self) -> Mapping[str, str]:
-        """At most 200 of the verdict's test queries by id, in the order of a hash; empty if it has none."""
-        qrels = read_qrels(self._corpus()).to_pylist()
-        test = sorted({row["query_id"] for row in qrels if row["split"] == "test"})
-        drawn = fixed_sample(test, min(200, len(test)))
-        texts = query_texts(self._corpus(), drawn)
-        return {name: texts[name] for name in drawn}
-
-    def _corpus(self, show: Show | None = None) -> Artifact:
-        """The collection as it was prepared."""
-        with self._opening:
-            if self._prepared is None:
-                self._prepared = self._store.open_corpus(show or _ignore)
-            return self._prepared
-
-    def _make(self, label: str, show: Show) -> Ranker:
-        self._corpus(show)  # read once, whatever systems are opened side by side
+    def _make(self, label: str) -> Ranker:
         folder = self.model_of(label)
         if folder is None:
-            return self._store.open_bm25(show, titles=self._titles)
-        encoder = self._store.open_encoder(folder, self._stored, show)
+            # It reads titles as the verdict's model does, which it was compared with.
+            model = self.verdict.model
+            return self._store.open_bm25(titles=not model or reads_titles(self._path(model)))
+        encoder = self._store.open_encoder(folder)
         if not self._estimates[label].joined:
             return encoder
-        return fused_ranker(encoder, self._store.open_bm25(show, titles=reads_titles(folder)))
-
-    @property
-    def _titles(self) -> bool:
-        """Whether BM25 reads titles: as the best system with a model does, which it was compared with."""
-        folders = [folder for label in self.systems if (folder := self.model_of(label)) is not None]
-        return not folders or reads_titles(folders[0])
+        return fused_ranker(encoder, self._store.open_bm25(titles=reads_titles(folder)))
 
     def _path(self, name: str) -> Path:
         return (self.folder / Path(name).expanduser()).absolute()
@@ -367,13 +212,3 @@ def read_verdict(folder: Path) -> Verdict:
     if not verdict.systems:
         raise UserError(f"{folder / FILE}: a verdict without systems; run `midmask choose` again")
     return verdict
-
-
-def rank_changes(own: Sequence[str], other: Sequence[str]) -> list[int | None]:
-    """Ranks that each document of a list gains over another list; negative if it is lower, None if missing there."""
-    places = {doc_id: rank for rank, doc_id in enumerate(other)}
-    return [places[doc_id] - rank if doc_id in places else None for rank, doc_id in enumerate(own)]
-
-
-def _ignore(line: str) -> None:
-    """Shows nothing."""

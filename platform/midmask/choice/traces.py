@@ -28,9 +28,6 @@ from midmask.store.place import Place
 SHARED = ("prepare", "tokenise", "queries", "evaluate")
 """Steps that are no part of a system's price."""
 
-POSTING = 8
-"""Bytes of a word in BM25's index: a passage's number and a weight."""
-
 RR = "RR@10"
 SHOWN = 6
 """Examples of each kind."""
@@ -77,20 +74,13 @@ def seconds_of(evaluation: Step, storage: Place) -> float:
     return sum(float(load(one.place(storage)).result.get("seconds", 0.0)) for one in steps.values())
 
 
-def bytes_per_passage(evaluation: Step, storage: Place, words: float) -> float:
-    """Bytes of the index per passage. words: mean number of different words in a passage, for BM25's index."""
+def bytes_per_passage(evaluation: Step, storage: Place) -> float:
+    """Bytes of what is searched, per passage: vectors, and BM25's index."""
+    ranked = evaluation.inputs["ranked"]
+    bm25 = ranked.inputs.get("bm25", ranked)
+    lexical = load(bm25.prepared["index"].place(storage)).result if bm25.name == "bm25" else None
     encoded = costs_of(evaluation, storage).bytes_per_passage or 0.0
-    name = evaluation.inputs["ranked"].name
-    return encoded + (POSTING * words if name != "search" else 0.0)
-
-
-def words_of(collection: Place) -> float:
-    """Mean number of different words in a passage of a BEIR folder."""
-    words = passages = 0
-    for one in passages_in(collection):
-        words += len({*f"{one.title} {one.text}".lower().split()})
-        passages += 1
-    return words / passages
+    return encoded + (lexical["bytes"] / lexical["passages"] if lexical else 0.0)
 
 
 def queries_of(collection: Place) -> dict[str, dict[str, Any]]:

@@ -60,7 +60,6 @@ class SystemEstimate:
     made_low: float = math.nan
     made_high: float = math.nan
     training: TrainingKind = "fine-tuning"
-    dropped: str = ""  # why it did not become a finalist; "" for a finalist
 
     @property
     def name(self) -> SystemName:
@@ -130,8 +129,6 @@ class Verdict:
     not_tried: Mapping[str, str] = field(default_factory=dict)  # label of each system that was not measured -> why
     limits: tuple[str, ...] = ()  # sentences on what the verdict does not show
     folder: str = ""  # where it was written
-    # Budget that would have compared middle trainings; None where some were compared, or none was asked for.
-    enough_seconds: float | None = None
 
     @property
     def finalists(self) -> tuple[SystemEstimate, ...]:

@@ -119,8 +119,8 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
         "--query-sources",
         type=_weights,
         metavar="LIST",
-        help="where queries come from, with weights: titles=1,sentences=1,keyphrases=1 (default), spans, "
-        "model:FOLDER, http:URL",
+        help="where queries come from, with weights: titles=1,sentences=1,keyphrases=1 (default), "
+        "model:FOLDER, file:PATH",
     )
     parser.add_argument(
         "--judged-by",
@@ -128,11 +128,8 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
         help="sources whose queries judge while the others train, divided by commas; default: titles where passages "
         "have their own, else sentences; all: each source does both",
     )
-    parser.add_argument("--queries", metavar="FILE", help="real queries without judgements, one a line, mixed in")
+    parser.add_argument("--queries", metavar="FILE", help='queries of passages, mixed in: lines {"doc_id", "queries"}')
     parser.add_argument("--max-queries", type=int, metavar="N", help="made queries that are kept; default: 3000")
-    parser.add_argument(
-        "--teacher", metavar="FOLDER", help="a cross-encoder: the best system also learns its margins (GPL)"
-    )
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")
     parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, hybrid; default: all")
     parser.add_argument(
@@ -166,7 +163,7 @@ def choose_middle_training(options: Options, flags: Namespace) -> None:
 
     Examples:
       midmask choose --corpus docs:FOLDER --budget 30m
-      midmask choose --corpus beir:FOLDER --queries asked.txt --budget 8h
+      midmask choose --corpus beir:FOLDER --queries written.jsonl --budget 8h
     """
     from midmask.choice.job import choose_job
 

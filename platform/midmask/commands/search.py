@@ -55,26 +55,24 @@ def _typed() -> Iterable[str]:
     return (line.strip() for line in sys.stdin if line.strip())
 
 
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _verdict_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
+    from midmask.api.calls import ProgressLines
     from midmask.choice.side_by_side import SideBySide
 
     for flag in ("corpus", "changes"):
         if given := getattr(flags, flag):
             name = "set" if flag == "changes" else flag
             raise UserError(f"--{name} {given}: a verdict searches its own documents; leave the flag out")
-    opened = SideBySide(flags.folder)
+    opened = SideBySide(flags.folder, ProgressLines())
     label = flags.system or opened.recommended
-    opened.open(label, _tell)
-    _tell(f"{label}, over {opened.verdict.passages:,} passages of {opened.verdict.corpus}")
+    opened.open(label)
+    about = f"{label}, over {opened.verdict.passages:,} passages of {opened.verdict.corpus}"
+    print(about, file=sys.stderr, flush=True)
     return lambda query, k: opened.search(label, query, k)
 
 
 def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
-    from midmask.api.calls import check_reach, open_store, read_as
+    from midmask.api.calls import check_reach, open_store, read_as, runner_in
     from midmask.app.job import resolve_corpus
     from midmask.choice.side_by_side import SearchStore
     from midmask.corpora import CorpusConfig
@@ -90,5 +88,5 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     changes = dict(flags.changes)
     check_reach(changes, ("corpus",), "a search")
     corpus = read_as(CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official"), changes)
-    searcher = SearchStore(corpus, open_store(flags.storage)).open_searcher(folder, _tell)
+    searcher = SearchStore(corpus, runner_in(open_store(flags.storage), ray=False, progress=True)).open_searcher(folder)
     return lambda query, k: searcher.search([query], k)[0]

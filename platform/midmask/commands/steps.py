@@ -1,5 +1,6 @@
 """Commands that make the steps of one recipe, from `prepare` to its fine-tuning, or one of their by-products."""
 
+import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -87,7 +88,7 @@ def _prepare_corpus_flags(parser: ArgumentParser) -> None:
         help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, file:PATH "
         "or model:FOLDER (a Hugging Face model that writes queries); default: the recipe's pseudo_queries.source",
     )
-    parser.add_argument("--export", metavar="FOLDER", help="write a BEIR folder; with --spans, also spans.jsonl.gz")
+    parser.add_argument("--export", metavar="FOLDER", help="write the corpus as a BEIR folder")
 
 
 @program(_prepare_corpus_flags)
@@ -97,7 +98,7 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
 
     Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
     How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
-    --set spans.span_length=64 or spans.source=file:PATH; a pre-training with the same fields finds them made.
+    --set spans.span_length=64; a pre-training with the same fields finds them made.
 
     Examples:
       midmask prepare --corpus docs:FOLDER
@@ -105,8 +106,8 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
     """
     from midmask.app.driver import Product, compute_or_show, ending, recipe_for
     from midmask.corpora import statistics_table
-    from midmask.experiment.plan import export, plan
-    from midmask.queries.preview import preview
+    from midmask.corpora.writer import export_beir
+    from midmask.experiment.plan import plan
     from midmask.store.place import Place
 
     if flags.pseudo_queries:
@@ -121,7 +122,7 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
     if done:
         corpus = done["corpus"]
         if flags.export:
-            export(steps, Place(options.storage), Place(resolve_storage(flags.export, options.home)), derived)
+            export_beir(corpus.place, Place(resolve_storage(flags.export, options.home)))
         facts = corpus.result
         loading = [
             "import pyarrow.parquet",
@@ -130,7 +131,7 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
         ]
         sentence = f"{recipe.corpus.short_name} has {facts['passages']:,} passages and {facts['queries']:,} queries."
         tables = [statistics_table((corpus.place / "statistics.json").read_json())]
-        tables += [f"{name}: {done[name].place}\n{preview(name, done[name], done['tokens'].place)}" for name in derived]
+        tables += [f"{name}: {done[name].place}\n{json.dumps(done[name].result, indent=2)}" for name in derived]
         print(ending(options, sentence, tables, Product("corpus", str(corpus.place), loading)))
 
 

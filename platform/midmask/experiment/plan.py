@@ -6,18 +6,17 @@ and folders that a recipe names, and what `precision = auto` means on this machi
 (`backend`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, corpus_identity
-from midmask.corpora.writer import export_beir
+from midmask.corpora.documents.passages import splitter
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
-from midmask.exchange.passage_files import write_spans
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import (
@@ -38,7 +37,6 @@ from midmask.experiment.training_steps import (
     stages_content,
 )
 from midmask.mining.mine import MineConfig
-from midmask.queries.document_spans import SpansConfig, span_texts
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.word_statistics import StatisticsConfig
 from midmask.retrieve.index import IndexFields
@@ -74,7 +72,7 @@ def contents_of(recipe: Recipe, survey: Survey) -> Contents:
         tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
         backbone=survey.find(folder_content, recipe.backbone.name),
         objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=survey.find(SpansConfig.content, recipe.spans),
+        spans=splitter(),
         pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
         stages=stages_content(recipe, survey),
     )
@@ -263,20 +261,6 @@ def _plan_pretraining(
     names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
     return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
-
-
-SPANS = "spans.jsonl.gz"
-
-
-def export(steps: Plan, storage: Place, folder: Place, derived: Collection[str]) -> None:
-    """Writes the corpus as a BEIR folder, and into it the spans (by `exchange`), if they are among `derived`.
-
-    The steps have to be finished.
-    """
-    export_beir(load(steps.corpus.place(storage)).place, folder)
-    if "spans" in derived and isinstance(steps.spans.config, SpansConfig):
-        inputs = {name: load(step.place(storage)) for name, step in steps.spans.inputs.items()}
-        write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, load(steps.spans.place(storage)).place))
 
 
 def keep_stages(trainings: Mapping[str, Step], storage: Place, folder: Place) -> None:

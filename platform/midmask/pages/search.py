@@ -3,15 +3,13 @@
 import hashlib
 import re
 import shlex
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from midmask.choice.excerpts import excerpt, highlight
+from midmask.choice.highlight import highlight
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
@@ -26,14 +24,11 @@ if TYPE_CHECKING:  # brings torch, which the other pages do not need
 LONGEST = 500
 """Characters of a typed query."""
 
-SUGGESTED = 4
-"""Made queries that are offered while nothing is typed."""
-
 SHOWN = 10
 """Results of a list."""
 
 LONGEST_TEXT = 4000
-"""Characters of a whole passage that are shown."""
+"""Characters of a passage that are shown."""
 
 _hit = TEMPLATES.get_template("hit.html.jinja")
 
@@ -49,14 +44,12 @@ def show(context: PageContext) -> None:
         st.error(plain(str(error)), icon=":material/error:")
         return
     query, left, right = controls(site)
-    for label, why in site.missing.items():
-        st.caption(f":material/link_off: {plain(f'{label} cannot be asked: {why}.')}")
     if not prepared(site, (left, right)):
         return
     if query:
         lists(site, store, query, left, right)
     else:
-        suggestions(site)
+        st.info("Type a query above.")
     show_judged(site, store)
 
 
@@ -107,41 +100,15 @@ def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
 
 
 def prepared(site: "SideBySide", labels: tuple[str, ...]) -> bool:
-    """Loads systems, with lines on how far it is; whether all of them could be loaded."""
+    """Loads systems; whether all of them could be loaded."""
     for label in dict.fromkeys(labels):
-        if site.is_open(label):
-            continue
-        place = st.empty()
         try:
-            with place.status(f"Preparing {plain(label)}", expanded=True):
-                site.open(label, _writer(st.empty()))
+            with st.spinner(f"Preparing {plain(label)}: the first time this encodes the collection"):
+                site.open(label)
         except UserError as error:
-            place.error(plain(f"{label}: {error}"), icon=":material/error:")
+            st.error(plain(f"{label}: {error}"), icon=":material/error:")
             return False
-        place.empty()
     return True
-
-
-def _writer(line: DeltaGenerator) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        line.caption(plain(text))
-
-    return write
-
-
-def suggestions(site: "SideBySide") -> None:
-    made = list(site.made_queries.values())[:SUGGESTED]
-    if not made:
-        st.info("Type a query above.")
-        return
-    st.caption("Type a query above, or try one that was made of the documents for the verdict:")
-    with st.container(key="suggested"):
-        for number, text in enumerate(made):
-            st.button(plain(text), key=f"suggested {number}", on_click=_ask_for, args=(text,), icon=":material/search:")
-
-
-def _ask_for(text: str) -> None:
-    st.session_state["q"] = text
 
 
 def show_judged(site: "SideBySide", store: JudgementStore) -> None:
@@ -162,27 +129,18 @@ def show_judged(site: "SideBySide", store: JudgementStore) -> None:
 
 def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, right: str) -> None:
     """Both systems' results beside each other; on a phone below each other."""
-    from midmask.choice.side_by_side import rank_changes
-
-    answers = {"left": site.rank(left, query), "right": site.rank(right, query)}
-    other = {"left": answers["right"].doc_ids, "right": answers["left"].doc_ids}
+    answers = {"left": site.search(left, query, SHOWN), "right": site.search(right, query, SHOWN)}
     known = store.read()
     with st.container(key="lists"):
         for side, label, column in zip(answers, (left, right), st.columns(2), strict=True):
-            answer = answers[side]
             with column:
-                st.html(_heading(site, label, answer.seconds, answer.how))
-                changes = rank_changes(answer.doc_ids[:SHOWN], other[side])
-                if not answer.doc_ids:
+                st.html(_heading(site, label))
+                if not answers[side]:
                     st.info("Nothing found: no passage shares a word with the query.")
-                marks = [change(rank, one) if left != right else "" for rank, one in enumerate(changes, start=1)]
-                passages = site.passages(answer.doc_ids[:SHOWN])
-                for number, (doc_id, mark) in enumerate(zip(answer.doc_ids, marks, strict=False), start=1):
+                for number, hit in enumerate(answers[side], start=1):
                     with st.container(border=True, key=f"hit-{side}-{number}"):
-                        st.html(card(*passages[doc_id], query, f"{number}", mark))
-                        thumb(store, known, query, doc_id, side)
-    if left != right:
-        st.caption(f"↑3: three ranks higher than in the other list · new: not among the {SHOWN} of the other list")
+                        st.html(card(hit.doc_id, hit.title, hit.text, query, f"{number}"))
+                        thumb(store, known, query, hit.doc_id, side)
 
 
 def thumb(store: JudgementStore, known: Judgements, query: str, doc_id: str, side: str) -> None:
@@ -201,27 +159,10 @@ def _keep(store: JudgementStore, key: str, query: str, doc_id: str) -> None:
         st.error(plain(str(error)), icon=":material/error:")
 
 
-def _heading(site: "SideBySide", label: str, seconds: float, how: str) -> str:
-    notes = [("badge", "recommended")] if label == site.recommended else []
-    notes += [("badge", "baseline")] if label == site.baseline else []
-    notes += [("", how), ("time", f"{1000 * seconds:.0f} ms")]
-    spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in notes)
+def _heading(site: "SideBySide", label: str) -> str:
+    roles = {"recommended": site.recommended, "baseline": site.baseline}
+    spans = "".join(f'<span class="badge">{role}</span>' for role, own in roles.items() if label == own)
     return f'<div class="mm-side"><b>{escape(label)}</b>{spans}</div>'
-
-
-def change(rank: int, ranks: int | None) -> str:
-    """HTML of a rank change: "new" for a result that the other list does not show.
-
-    Args:
-        rank: in this list, from 1. ranks: how many ranks higher it stands here; None: the other list lacks it.
-    """
-    if ranks is None or rank + ranks > SHOWN:
-        there = "not among its first 100" if ranks is None else f"rank {rank + ranks} there"
-        return f'<span class="change new" title="{there}">new</span>'
-    if ranks == 0:
-        return '<span class="change" title="the same rank there">=</span>'
-    kind, arrow = ("up", "↑") if ranks > 0 else ("down", "↓")
-    return f'<span class="change {kind}" title="rank {rank + ranks} there">{arrow}{abs(ranks)}</span>'
 
 
 def plain(text: str) -> str:
@@ -229,20 +170,15 @@ def plain(text: str) -> str:
     return re.sub(r":(?=\S)", r"\:", markdown_text(text))
 
 
-def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -> str:
-    """A result as HTML; all that is the document's or the user's is escaped.
-
-    Args:
-        mark: HTML of its own.
-    """
+def card(doc_id: str, title: str, text: str, query: str, rank: str) -> str:
+    """A result as HTML; all that is the document's or the user's is escaped."""
     file, place = _place(doc_id)
-    shown = excerpt(text, query)
     cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
     return _hit.render(
         {
-            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown, "origin": file + place},
+            **{"doc_id": doc_id, "rank": rank, "origin": file + place},
             "head": highlight(title or file, query),
-            "whole": highlight(cut, query) if shown.before or shown.after else (),
+            "passage": highlight(cut, query),
         }
     )
 

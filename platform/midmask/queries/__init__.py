@@ -5,9 +5,9 @@ The queries step makes a collection without labels one with train, dev and test 
 config                 the table of sources; which queries are made, how many, and which of them are kept
 collection             the collection as it was and as it will be searched; splits by document
 sources                what a source is; which sources train and which judge; the queries of all sources
-plain_sources          sources that need no model: titles, sentences, spans, keyphrases, lines of a file
-query_model            a language model that writes queries: prompts, sampling, and the step that trains one
-written, chat          sources whose queries a model or a server writes, and what they answered before
+plain_sources          sources that need no model: titles, sentences, keyphrases, queries of a file
+query_model            a language model that writes queries: its sampling, and the step that trains one
+written                the source whose queries a model writes, and what it wrote before
 selection              which queries are kept, and why others are not
 step, preview          the step; a page of what it made
 
@@ -17,5 +17,5 @@ and tokens, found again by fingerprint:
 pseudo_queries         a few queries for every passage
 document_spans         documents cut into spans
 terms, word_statistics weights of terms, and the word counts that they come from
-given                  queries and spans from a file
+given                  queries from a file
 """

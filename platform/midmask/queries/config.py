@@ -1,30 +1,27 @@
 """The table of sources of queries, their names, and the configuration of made queries.
 
-A source's name is KIND, KIND:PLACE, or the URL of a server. A new source is a class in a file of its own
+A source's name is KIND or KIND:PLACE. A new source is a class in a file of its own
 (`sources.Source`) and a line in this table.
 """
 
 import math
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from midmask.core.config import Config, model_content, runtime
-from midmask.corpora.documents.passages import splitter
+from midmask.core.config import Config
 from midmask.errors import UserError
-from midmask.queries.query_model import PASSAGE, GenerateConfig
+from midmask.queries.query_model import GenerateConfig
 from midmask.store.place import Place
 
 QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
     "titles": ("plain_sources", "TitleQueries"),
     "sentences": ("plain_sources", "SentenceQueries"),
-    "spans": ("plain_sources", "SpanQueries"),
     "keyphrases": ("plain_sources", "KeyphraseQueries"),
     "file:PATH": ("plain_sources", "FileQueries"),
     "model:FOLDER": ("written", "ModelQueries"),
-    "http:URL": ("written", "ServerQueries"),
 }
 
 
@@ -35,29 +32,24 @@ def listed(choices: Collection[str]) -> str:
 
 
 def kind_and_place(source: str) -> tuple[str, str]:
-    """A source's kind (`titles`, …, `file`, `model`, `http`) and its path or URL, "" if it has none."""
-    if source.startswith(("http://", "https://")):
-        return "http", source
+    """A source's kind (`titles`, …, `file`, `model`) and its path, "" if it has none."""
     kind, _, place = source.partition(":")
     return kind, place
 
 
 def canonical(source: str, choices: Collection[str]) -> str:
-    """One name for each source: paths absolute, since workers run in other folders; a server by its URL.
+    """One name for each source: paths absolute, since workers run in other folders.
 
     Args:
-        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`, `http:URL`.
+        choices: as people are told them: KIND, `file:PATH`, `model:FOLDER`.
 
     Raises:
         ValueError: if the source is none of the choices.
     """
     kind, place = kind_and_place(source)
-    has_place = {choice.partition(":")[0] for choice in choices if ":" in choice}
-    if kind == "http" and kind in has_place and place.startswith(("http://", "https://")):
-        return place
-    if kind in has_place - {"http"} and place:
+    if place and any(choice.startswith(f"{kind}:") for choice in choices):
         return source if "://" in place else f"{kind}:{Path(place).expanduser().absolute()}"
-    if source in choices and kind not in has_place:
+    if source in choices:
         return source
     raise ValueError(f"there is no source {source!r}; choose {listed(choices)}")
 
@@ -74,42 +66,6 @@ def file_content(path: str, named: str) -> str:
     if not Place(path).exists() or Place(path).is_folder():
         raise UserError(f"{named}: there is no such file")
     return Place(path).digest()
-
-
-class Sourced(Config):
-    """A config whose field `source` is KIND, or KIND:PLACE."""
-
-    SECTION: ClassVar[str]  # of the recipe that the config is
-    SOURCES: ClassVar[tuple[str, ...]]  # the choices, as in `QUERY_SOURCES`
-
-    source: str
-
-    @field_validator("source")
-    @classmethod
-    def _source_is_known(cls, source: str) -> str:
-        return canonical(source, cls.SOURCES)
-
-    @property
-    def kind(self) -> str:
-        return kind_and_place(self.source)[0]
-
-    @property
-    def place(self) -> str:
-        """The path of a file or model; empty where the source has none."""
-        return kind_and_place(self.source)[1]
-
-    def content(self) -> dict[str, Any]:
-        """Fingerprints of the source's files, as a part of the artifact's identity.
-
-        Raises:
-            UserError: if the file or the model is not there.
-        """
-        field = f"{self.SECTION}.source"
-        if self.kind == "file":
-            return {"file": file_content(self.place, f"{field} = {self.source}")}
-        if self.kind == "model":
-            return dict(model_content(Path(self.place), field))
-        return splitter() if self.kind == "sentences" else {}
 
 
 SPLITS = (TRAIN, DEV, TEST) = ("train", "dev", "test")
@@ -147,11 +103,6 @@ class QueriesConfig(Config):
     copies: int = Field(
         3, ge=1, description="largest number of passages with one title, or nearly one text, that a query is made for"
     )
-    margin: float = Field(
-        0.1,
-        ge=0,
-        description="file: how much more than its second passage, as a share, BM25 must score the first for a query",
-    )
     round_trip: Literal["none", "bm25", "either"] = Field(
         "either",
         description="a query is kept if this search finds its passage again; either: BM25 or the encoder that systems "
@@ -162,26 +113,7 @@ class QueriesConfig(Config):
     test_share: float = Field(0.25, gt=0, lt=1, description="share of the queries that are for reporting, by document")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the encoder that takes part in the round trip")
     seed: int = Field(0, ge=0, description="of the hashes that draw queries and splits")
-    generate: GenerateConfig = Field(
-        default_factory=GenerateConfig,
-        description="model: how it writes queries; of a server its max_tokens, top_p and seed",
-    )
-    server_model: str | None = Field(None, description="http: name of the model; none: the server's only one")
-    server_prompt: str = Field(
-        "Write {count} different queries that a person who does not know the passage below could type into a search "
-        "engine and that this passage answers. Use your own words where you can. Write one query a line, without "
-        "numbers, quotes or explanations. Passage: {passage}",
-        description="http: the message of a request, with {passage}, and {count} for the number of queries",
-        max_length=20_000,
-    )
-    server_max_requests: int | None = Field(
-        None,
-        description="http: largest number of passages that the server is asked about; the rest get no query; none: all",
-        ge=1,
-    )
-    server_seconds: float = runtime(120.0, "http: seconds that an answer may take", gt=0)
-    server_retries: int = runtime(5, "http: how often a request is repeated that failed for a passing reason", ge=0)
-    server_concurrency: int = runtime(4, "http: requests at once", ge=1, le=256)
+    generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how it writes queries")
 
     @field_validator("sources")
     @classmethod
@@ -210,8 +142,6 @@ class QueriesConfig(Config):
                 )
         if self.dev_share + self.test_share >= 1:
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
-        if self.server_prompt.count(PASSAGE) != 1:
-            raise ValueError(f"server_prompt must contain {PASSAGE} once, where the passage is put")
         return self
 
     def wanted(self, split: str) -> int:

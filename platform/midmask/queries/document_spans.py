@@ -1,4 +1,4 @@
-"""Documents cut into spans of whole sentences, or spans from a file: what coCondenser and CoT-MAE read in pairs.
+"""Documents cut into spans of whole sentences: what coCondenser and CoT-MAE read in pairs.
 
     docs shard     documents: passages, or runs of passages under one title
     sentences      packed in order into spans of at most `span_length` tokens; a longer one is cut into windows
@@ -11,15 +11,11 @@
 Documents of one span have no pair: they are counted and left out. No token of the others is dropped. A title is no
 part of a document's text. The published code (CoT-MAE, make_cotmae_data.py) lets a span run over by a sentence and
 cuts it when it is read; here the sentence begins the next span. Spider draws its pairs from spans that share a phrase.
-
-source = file:PATH: a document is a passage of the corpus. A span stays as it is given unless it is longer than
-`span_length`: then it is cut as documents are, and its pieces are spans. `short_share` and `documents` are of no
-effect. Beside the spans lie the files of `given`.
 """
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, groupby, islice, pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -27,44 +23,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import TokenRows
-from midmask.core.config import added
+from midmask.core.config import Config, added
 from midmask.core.randomness import hash64, python_stream
-from midmask.corpora.documents.passages import sentences, splitter
+from midmask.corpora.documents.passages import sentences
 from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
-from midmask.exchange.passage_files import DocumentSpans, read_spans
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
-from midmask.queries.config import Sourced
-from midmask.queries.given import GivenLine, count_given, read_given, sort_by_shard
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
+from midmask.store.tables import read_table, writing_table
 from midmask.text.tokens import ROW_GROUP
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 
 
 class Document(NamedTuple):
-    """Token ids of a text without specials; ends: where each of its sentences ends, ascending, windows included.
-
-    characters: where these ends are in the text. spans: the sentences of each span, if they are given.
-    """
+    """Token ids of a text without specials; ends: where each of its sentences ends, ascending, windows included."""
 
     doc_id: str
     ids: list[int]
     ends: list[int]
-    text: str = ""
-    characters: tuple[int, ...] = ()
-    spans: tuple[range, ...] = ()
-
-    def text_of(self, span: range) -> str:
-        """The text of a span."""
-        start = self.characters[span.start - 1] if span.start else 0
-        return self.text[start : self.characters[span.stop - 1]].strip()
 
 
 def cut_into_spans(document: Document, limit: int, short_share: float, random_: random.Random) -> list[range]:
@@ -101,21 +82,7 @@ def overlap(document: Document, spans: list[range], number: int, limit: int, ran
     return document.ids[max(0, end - limit) : end]
 
 
-def join_spans(doc_id: str, parts: Iterable[Document], limit: int) -> Document:
-    """A document of given spans in a row; one of more than `limit` tokens is cut as documents are."""
-    ids, ends, characters, spans, text = list[int](), list[int](), list[int](), list[range](), ""
-    for part in parts:
-        before = len(ends)
-        cut = cut_into_spans(part, limit, 0.0, python_stream(0))
-        spans += [range(before + span.start, before + span.stop) for span in cut]
-        ends += [len(ids) + end for end in part.ends]
-        characters += [len(text) + place for place in part.characters]
-        ids += part.ids
-        text += f"{part.text}\n"
-    return Document(doc_id, ids, ends, text, tuple(characters), tuple(spans))
-
-
-def tokenise_pieces(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
+def tokenise_documents(documents: list[tuple[str, str]], tokenizer: Any, limit: int) -> Iterator[Document]:
     """(doc_id, text) as tokens: each text is cut into tokens as a whole, so that words at sentence ends stay as they
     are.
     """
@@ -125,7 +92,7 @@ def tokenise_pieces(documents: list[tuple[str, str]], tokenizer: Any, limit: int
         last_characters = np.array([end for _, end in offsets], np.int64) - 1
         bounds = np.cumsum([len(sentence) for sentence in sentences(text)])
         ends = _windows(np.searchsorted(last_characters, bounds).tolist(), limit)
-        yield Document(doc_id, list(ids), ends, text, tuple(offsets[end - 1][1] for end in ends))
+        yield Document(doc_id, list(ids), ends)
 
 
 def _windows(ends: list[int], limit: int) -> list[int]:
@@ -163,15 +130,9 @@ def find_sharing(spans: list[list[int]], vocabulary: Vocabulary, random_: random
     return [numbers if len(numbers) <= PARTNERS else sorted(random_.sample(numbers, PARTNERS)) for numbers in several]
 
 
-class SpansConfig(Sourced):
-    """How documents are cut into spans, or where their spans come from."""
+class SpansConfig(Config):
+    """How documents are cut into spans."""
 
-    SECTION = "spans"
-    SOURCES = ("cut", "file:PATH")
-
-    source: str = Field(
-        "cut", description='cut: documents are cut here; file:PATH: spans from lines {"doc_id", "spans": [text, …]}'
-    )
     span_length: int = Field(
         128, ge=8, le=8192, description="largest number of tokens of a span, special tokens included"
     )
@@ -185,9 +146,6 @@ class SpansConfig(Sourced):
         False, description="note which spans of a document have words in common, which Spider reads pairs of"
     )
     seed: int = Field(0, ge=0, description="seed of span lengths and overlaps")
-
-    def content(self) -> dict[str, Any]:
-        return {**splitter(), **super().content()}
 
 
 def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, str]]:
@@ -204,98 +162,27 @@ def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, st
         yield doc_ids[0], "\n\n".join(texts)
 
 
-def _begin(config: SpansConfig, inputs: Inputs, out: Place) -> None:
-    """Sorts the lines of a file by the shards of the corpus, once, before any shard is cut."""
-    if config.place:
-        sort_by_shard(_given_lines(Place(config.place)), inputs["corpus"].place, out)
-
-
-def _given_lines(file: Place) -> Iterator[GivenLine]:
-    """The file's lines; a blank span is a line of its own, of which nothing is kept."""
-    for number, (doc_id, spans) in read_spans(file):
-        usable = [span for span in spans if span.strip()]
-        yield from (GivenLine(number, doc_id, [span], "blank span") for span in spans if not span.strip())
-        if usable:
-            yield GivenLine(number, doc_id, usable)
-        elif not spans:
-            yield GivenLine(number, doc_id, [""], "no span")
-
-
-def _documents_of_shards(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], Iterator[Document]]:
-    """Name of a shard -> its documents, in order: those of the corpus, or those that the file has spans of."""
-    tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
-    docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
-
-    def cut_here(name: str) -> Iterator[Document]:
-        documents = _read_documents(config, docs / name)
-        while several := list(islice(documents, ROW_GROUP)):
-            yield from tokenise_pieces(several, tokenizer, limit)
-
-    def as_given(name: str) -> Iterator[Document]:
-        number, first = docs.names().index(name), 0
-        for batch in read_batches(docs / name, ROW_GROUP, ["doc_id"]):
-            texts = read_given(out, number, first, len(batch))
-            for doc_id, given in zip(batch["doc_id"].to_pylist(), texts, strict=True):
-                if given:
-                    pieces = tokenise_pieces([(doc_id, text) for text in given], tokenizer, limit)
-                    yield join_spans(doc_id, pieces, limit)
-            first += len(batch)
-
-    return as_given if config.place else cut_here
-
-
-def _count_documents(config: SpansConfig, inputs: Inputs, out: Place) -> tuple[int, dict[str, Any]]:
-    """How many documents were read; of a file also how many spans they have there, and what became of its lines."""
-    docs = inputs["corpus"].place / "docs"
-    if not config.place:
-        return sum(1 for name in docs.names() for _ in _read_documents(config, docs / name)), {}
-    documents, spans = count_given(out)
-    without = sum(read_metadata(docs / name).num_rows for name in docs.names()) - documents
-    given = (out / "given.json").read_json()
-    return documents, {"spans_given": spans, "passages_without_spans": without, "given": given}
-
-
 IDS = pa.list_(pa.int32())
 SCHEMA = pa.schema([("doc_id", pa.string()), ("number", pa.int32()), ("ids", IDS), ("overlap_ids", IDS)])
 SHARING = pa.field("sharing", IDS)
 """A column more, with `recurring`."""
 
 
-def _spans_of(config: SpansConfig, document: Document) -> tuple[list[range], random.Random]:
-    """The sentences of each span, and the draws that come after those of lengths."""
-    random_ = python_stream(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
-    if config.place:
-        return list(document.spans), random_
-    return cut_into_spans(document, config.span_length - 2, config.short_share, random_), random_
-
-
-def span_texts(config: SpansConfig, inputs: Inputs, place: Place) -> Iterator[DocumentSpans]:
-    """The text of the spans of an artifact, which holds their tokens alone: documents are read and cut once more.
-
-    Args:
-        place: the artifact's.
-    """
-    documents = _documents_of_shards(config, inputs, place)
-    for name in (inputs["corpus"].place / "docs").names():
-        for document in documents(name):
-            spans, _ = _spans_of(config, document)
-            if len(spans) > 1:
-                yield DocumentSpans(document.doc_id, [document.text_of(span) for span in spans])
-
-
 def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     vocabulary = Vocabulary.of((inputs["tokens"].place / "tokenizer").local())
-    documents = _documents_of_shards(config, inputs, out)
+    tokenizer = load_tokenizer((inputs["tokens"].place / "tokenizer").local())
+    docs, limit = inputs["corpus"].place / "docs", config.span_length - 2
     schema = SCHEMA.append(SHARING) if config.recurring else SCHEMA
     first, last = [vocabulary.cls_id], [vocabulary.sep_id]
 
     def rows_of(document: Document) -> list[dict[str, Any]]:
         """A row for each span of a document of several; a document of one has none."""
-        spans, random_ = _spans_of(config, document)
+        random_ = python_stream(int(hash64([document.doc_id], f"spans {config.seed}")[0]))
+        spans = cut_into_spans(document, limit, config.short_share, random_)
         if len(spans) < 2:
             return []
         rows: list[dict[str, Any]] = []
-        starts, limit = [0, *document.ends], config.span_length - 2
+        starts = [0, *document.ends]
         for number, span in enumerate(spans):
             ids = first + document.ids[starts[span.start] : starts[span.stop]] + last
             overlap_ids = first + overlap(document, spans, number, limit, random_) + last
@@ -304,6 +191,11 @@ def _worker(config: SpansConfig, inputs: Inputs, out: Place) -> Callable[[str], 
             shared = find_sharing([row["ids"] for row in rows], vocabulary, random_)
             rows = [{**row, "sharing": others} for row, others in zip(rows, shared, strict=True)]
         return rows
+
+    def documents(name: str) -> Iterator[Document]:
+        texts = _read_documents(config, docs / name)
+        while several := list(islice(texts, ROW_GROUP)):
+            yield from tokenise_documents(several, tokenizer, limit)
 
     def write(name: str) -> None:
         with writing_table(out / "spans" / name, schema) as file:
@@ -327,40 +219,36 @@ def _finish(config: SpansConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         spans += len(table)
         tokens += int(pc.sum(pc.list_value_length(table["ids"])).as_py() or 0)
     used = sum(map(len, starts))
-    read, facts = _count_documents(config, inputs, out)
+    docs = inputs["corpus"].place / "docs"
+    read = sum(1 for name in docs.names() for _ in _read_documents(config, docs / name))
     if not used:
-        none = f"none of {read:,} documents has two spans; "
-        if config.place:
-            raise UserError(f"spans.source = {config.source}: {none}{facts['given']}")
         raise UserError(
-            f"spans.span_length = {config.span_length}: {none}choose a smaller spans.span_length, or "
-            "spans.documents=titles if passages of one title stand together"
+            f"spans.span_length = {config.span_length}: none of {read:,} documents has two spans; choose a smaller "
+            "spans.span_length, or spans.documents=titles if passages of one title stand together"
         )
     bounds = np.concatenate([*starts, [spans]]).astype(np.int64)
     (out / "starts.npy").write_array(bounds)
     counts = {"documents": read, "documents_of_one_span": read - used, "documents_in_pairs": used, "spans": spans}
     if config.recurring:
-        counts["documents_that_share_a_phrase"] = _count_sharing(out, bounds)
-    return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1), **facts}
+        _keep_sharing(out)
+    return {**counts, "tokens": tokens, "tokens_per_span": round(tokens / spans, 1)}
 
 
-def _count_sharing(out: Place, starts: NDArray[np.int64]) -> int:
-    """Writes sharing.npy; the number of documents of which two spans share a phrase.
+def _keep_sharing(out: Place) -> None:
+    """Writes sharing.npy.
 
     Raises:
-        UserError: if there is none.
+        UserError: if no two spans of a document share a phrase.
     """
     tables = [read_table(out / "spans" / name, ["sharing"]) for name in (out / "spans").names()]
     counts = pc.list_value_length(pa.concat_tables(tables)["sharing"]).to_numpy().astype(np.int8)
-    documents = int(np.count_nonzero(np.add.reduceat(counts, starts[:-1], dtype=np.int64)))
-    if not documents:
+    if not counts.any():
         raise UserError(
             "spans.recurring = true: no document has two spans with a phrase in common; choose larger documents "
             "(spans.documents=titles)"
         )
     (out / "sharing.npy").write_array(counts)
-    return documents
 
 
-SPANS = Sharded(folder="spans", over="corpus/docs", begin=_begin, worker=_worker, finish=_finish)
+SPANS = Sharded(folder="spans", over="corpus/docs", worker=_worker, finish=_finish)
 """The step: corpus and tokens (for their tokenizer) in, spans artifact out (spans/, starts.npy)."""

@@ -1,14 +1,14 @@
-"""Queries and spans that a file gives, by passage, sorted into the corpus's shards.
+"""Queries that a file gives, by passage, sorted into the corpus's shards.
 
 given.parquet      shard, row within it, text; in blocks, each sorted by shard, so that a shard's rows are found
-given.json         how many lines were read, how many were kept; a line with a fault may still be kept for the rest
+given.json         how many lines were read, and how many were kept
 quarantine.jsonl   every line that was not kept, with the reason
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -35,19 +35,18 @@ class GivenLine(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[str]]]) -> Iterator[GivenLine]:
+def read_file(place: Place, named: str) -> Iterator[GivenLine]:
     """The lines of a file of queries, plain or gzip'd; a line without a query has a fault.
 
     Args:
         named: what messages call the file.
-        parse: a line's passage ("" if none is named) and queries; raises ValueError or LookupError if it has none.
 
     Raises:
         UserError: as `corpora.opening.text_lines`.
     """
     for number, text in text_lines(place, name=named, errors="replace"):
         try:
-            doc_id, queries = parse(text)
+            doc_id, queries = _passage_and_queries(text)
         except (ValueError, LookupError, RecursionError):
             yield GivenLine(number, "", [text], "malformed line")
             continue
@@ -58,7 +57,7 @@ def read_file(place: Place, named: str, parse: Callable[[str], tuple[str, list[s
             yield GivenLine(number, doc_id, filled or [text], None if filled else "no query")
 
 
-def passage_and_queries(line: str) -> tuple[str, list[str]]:
+def _passage_and_queries(line: str) -> tuple[str, list[str]]:
     """Parses {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; which of both is read off each line."""
     if line.lstrip().startswith("{"):
         row = json.loads(line)
@@ -88,14 +87,11 @@ def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None
         ids.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
         starts.append(len(ids))
     counts: Counter[str] = Counter()
-    lines_read, last = 0, 0
     with (out / "quarantine.jsonl").writing() as quarantine, writing_table(out / "given.parquet", SCHEMA) as writer:
         while block := list(islice(lines, BLOCK)):
-            numbers = np.array([last, *(line.number for line in block)])
-            lines_read, last = lines_read + int((np.diff(numbers) != 0).sum()), numbers[-1]
             kept = _keep_known(block, ids, quarantine, counts)
             writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
-    (out / "given.json").write_json({"lines": lines_read, **counts})
+    (out / "given.json").write_json({"lines": counts.total(), **counts})
 
 
 def _keep_known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
@@ -129,9 +125,3 @@ def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]
     for row, text in zip(table["row"].to_pylist(), table["text"].to_pylist(), strict=True):
         texts[row - first].append(text)
     return texts
-
-
-def count_given(out: Place) -> tuple[int, int]:
-    """How many passages were given anything, and how many texts."""
-    table = read_table(out / "given.parquet", ["shard", "row"])
-    return table.group_by(["shard", "row"]).aggregate([]).num_rows, len(table)

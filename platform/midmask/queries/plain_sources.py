@@ -1,23 +1,17 @@
-"""Sources of queries that need no model: titles, sentences, spans, keyphrases, and the lines of a file.
+"""Sources of queries that need no model: titles, sentences, keyphrases, and the lines of a file.
 
 Numbers that sources draw with are functions of seed, passage and purpose, so never of batches or of order.
 
     titles      the short name that an author gave to a passage; it is hidden from the passage, and so are its copies
     sentences   the inverse cloze task (Lee et al. 2019): one sentence asks for the rest of its passage
-    spans       a few words in a row, from anywhere in a passage, hidden from it: the crudest stand-in
     keyphrases  what a passage is about, in 2 to 5 of its words, as people type into a search box
-    file        queries of real people, without judgements
+    file        queries that people or any language model wrote for passages
 
 Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
 the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, and words
 that only one passage has are left out: a passage's most telling words would be found by any word search.
-
-Queries of a file get their positive from BM25: the first passage of its ranking, if that passage's score is above the
-second's by a margin. THIS IS A WEAK LABEL, often wrong, and BM25 is right by construction: BM25's own values on them
-say nothing, and a system that finds a better passage is marked down.
 """
 
-import json
 import logging
 import math
 import re
@@ -25,14 +19,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
 from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.config import file_content
 from midmask.queries.given import read_file
 from midmask.queries.sources import Opening, Source
-from midmask.retrieve.bm25.search import Bm25Index
 from midmask.retrieve.bm25.words import WORD
 from midmask.store.place import Place
 
@@ -116,12 +108,8 @@ class SentenceQueries(Source):
         fitting = list(_fitting(passage.text))
         order = sorted(range(len(fitting)), key=lambda number: (self.draw("sentences", passage.doc_id, number), number))
         for number in order[: self.config.per_passage]:
-            yield _cut_out(passage, *fitting[number])
-
-
-def _cut_out(passage: Passage, start: int, end: int) -> MadeQuery:
-    """The query that a part of a passage makes, which hides it."""
-    return MadeQuery(passage.doc_id, " ".join(passage.text[start:end].split()), hidden=(start, end))
+            start, end = fitting[number]
+            yield MadeQuery(passage.doc_id, " ".join(passage.text[start:end].split()), hidden=(start, end))
 
 
 def _fitting(text: str) -> Iterator[tuple[int, int]]:
@@ -133,35 +121,6 @@ def _fitting(text: str) -> Iterator[tuple[int, int]]:
         at += len(sentence)
         if FEWEST_SENTENCE_WORDS <= (words := len(sentence.split())) <= MOST_SENTENCE_WORDS and 2 * words <= whole:
             yield start, end
-
-
-FEWEST_SPAN_WORDS, MOST_SPAN_WORDS = 4, 10
-SPAN_SHARE = 3
-"""Smallest ratio of a passage's words to those of a span."""
-
-
-class SpanQueries(Source):
-    """Up to `per_passage` spans of 4 to 10 words, their length and place drawn by a hash of the passage's id; those
-    that meet an earlier one of the passage are left out.
-    """
-
-    def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
-        words = [match.span() for match in re.finditer(r"\S+", passage.text)]
-        taken: list[range] = []
-        for number in range(self.config.per_passage):
-            span = self._draw_span(passage.doc_id, number, len(words))
-            if span and not any(span.start < other.stop and other.start < span.stop for other in taken):
-                taken.append(span)
-                yield _cut_out(passage, words[span.start][0], words[span.stop - 1][1])
-
-    def _draw_span(self, doc_id: str, number: int, words: int) -> range | None:
-        """Draws the word positions of a span; None if the passage is too short."""
-        lengths = MOST_SPAN_WORDS - FEWEST_SPAN_WORDS + 1
-        length = FEWEST_SPAN_WORDS + self.draw("span length", doc_id, number) % lengths
-        if words < SPAN_SHARE * length:
-            return None
-        start = self.draw("span start", doc_id, number) % (words - length + 1)
-        return range(start, start + length)
 
 
 FEWEST_PHRASE_WORDS, MOST_PHRASE_WORDS = 2, 5
@@ -242,30 +201,31 @@ def _take(ranked: list[Phrase], stems: list[int], used: set[int], count: int) ->
     return sorted(chosen)
 
 
-KEYS = ("text", "query", "question")
-LAYOUT = 'wanted are lines of text, id<TAB>text, or {"text": …} in a .jsonl file'
-
-
 class FileQueries(Source):
-    """The queries of a file that BM25 answers clearly, each with the passage that it finds.
-
-    The file is a .txt (a query a line), .tsv (the last column) or .jsonl file (`text`, `query` or `question`), plain or
-    gzip'd. Searched are the first `limit` by a hash of their text.
+    """The queries that a file has for passages: lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query,
+    plain or gzip'd.
 
     Raises:
-        UserError: if the file is not there or holds no query.
+        UserError: if the file is not there or has no query of a passage.
     """
 
     READS_ALL = True
+    JUDGES = 1
 
     def __init__(self, place: str, opening: Opening) -> None:
         super().__init__(place, opening)
         named = f"queries.sources, file:{place}"
-        texts = self._read(Place(place), named)
-        if not texts:
-            raise UserError(f"{named}: there is no query in it; {LAYOUT}")
-        order = sorted(zip(hash64(texts, f"queries {self.config.seed} file").tolist(), texts, strict=True))
-        self._of = self._answers([text for _, text in order[: opening.limit]], opening.index(), self.config.margin)
+        known, bad = set(self.known.doc_ids), 0
+        self._of: dict[str, list[str]] = {}
+        for line in read_file(Place(place), named):
+            if line.fault is None and line.doc_id in known:
+                self._of.setdefault(line.doc_id, []).extend(line.texts)
+            else:
+                bad += 1
+        if bad:
+            log.warning("%s: %d lines have no query of a passage of the collection", named, bad)
+        if not self._of:
+            raise UserError(f'{named}: it has no query of a passage; wanted are lines {{"doc_id": …, "queries": […]}}')
 
     @classmethod
     def content(cls, place: str, named: str) -> Any:
@@ -273,32 +233,3 @@ class FileQueries(Source):
 
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         yield from (MadeQuery(passage.doc_id, text) for text in self._of.get(passage.doc_id, ()))
-
-    def _read(self, place: Place, named: str) -> list[str]:
-        """The distinct queries of the file, in order of appearance."""
-        parse = query_of_object if place.base.removesuffix(".gz").endswith(".jsonl") else query_of_row
-        lines = list(read_file(place, named, parse))
-        if bad := sum(line.fault is not None for line in lines):
-            log.warning("%s: %d of %d lines hold no query", named, bad, len(lines))
-        return list(dict.fromkeys(" ".join(line.texts[0].split()) for line in lines if line.fault is None))
-
-    def _answers(self, texts: list[str], index: Bm25Index, margin: float) -> dict[str, list[str]]:
-        """doc_id -> the queries whose BM25 ranking this passage leads by the margin."""
-        answers: dict[str, list[str]] = {}
-        for text in texts:
-            ranked = index.search(["q"], [text], 2)
-            scores = ranked["score"].to_pylist()
-            if scores and (len(scores) == 1 or scores[0] >= (1 + margin) * scores[1]):
-                answers.setdefault(ranked["doc_id"][0].as_py(), []).append(text)
-        return answers
-
-
-def query_of_object(line: str) -> tuple[str, list[str]]:
-    """Parses the query of a line of JSON, under the first of `KEYS` that holds a text."""
-    row = json.loads(line)
-    return "", [row[key] for key in KEYS if isinstance(row, dict) and isinstance(row.get(key), str)][:1]
-
-
-def query_of_row(line: str) -> tuple[str, list[str]]:
-    """Parses the last column of a tab-separated line."""
-    return "", [line.rsplit("\t", 1)[-1]]

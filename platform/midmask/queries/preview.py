@@ -1,11 +1,9 @@
-"""Made queries beside their passages as a page, and the first rows of spans or pseudo-queries as plain text.
+"""Made queries beside their passages as a page.
 
-The page has no scripts and reaches for nothing outside of it, and every text in it is escaped.
+It has no scripts and reaches for nothing outside of it, and every text in it is escaped.
 """
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -13,10 +11,6 @@ from jinja2 import Environment, PackageLoader
 from midmask.core.randomness import hash64
 from midmask.queries.collection import MadeQuery, parts_of
 from midmask.queries.sources import Candidate
-from midmask.store.artifact import Artifact
-from midmask.store.place import Place
-from midmask.store.tables import read_batches
-from midmask.text.vocabulary import load_tokenizer
 
 PAGE = "queries.html"
 SHOWN = 50
@@ -52,34 +46,3 @@ def _example(query: Candidate, hiding: Sequence[MadeQuery]) -> dict[str, Any]:
         "hides_title": any(other.hides_title for other in hiding),
         "parts": parts_of(query.passage, hiding),
     }
-
-
-SHOWN_ROWS = 10
-WIDTH = 100
-"""Characters of a text that are shown."""
-
-
-def preview(name: str, artifact: Artifact, tokens: Place) -> str:
-    """The counts of an artifact of spans or pseudo-queries, then its first spans, or queries of passages.
-
-    Args:
-        name: "spans" or "pseudo_queries".
-        tokens: the artifact whose tokenizer made the ids.
-    """
-    tokenizer = load_tokenizer((tokens / "tokenizer").local())
-    folder = artifact.place / name
-    rows = (row for shard in folder.names() for batch in read_batches(folder / shard, 256) for row in batch.to_pylist())
-    lines = [*_counts(artifact.result), ""]
-    for row in islice(rows, SHOWN_ROWS):
-        texts = row["queries"] if "queries" in row else [tokenizer.decode(row["ids"], skip_special_tokens=True)]
-        lines += [f"{row['doc_id']}: {textwrap.shorten(text, WIDTH, placeholder='…')}" for text in texts]
-    return "\n".join(lines)
-
-
-def _counts(result: dict[str, Any], before: str = "") -> Iterator[str]:
-    for name, value in result.items():
-        label = f"{before}{name.replace('_', ' ')}"
-        if isinstance(value, dict):
-            yield from _counts(value, f"{label}: ")
-        else:
-            yield f"{label:<28}{value:>14,}"

@@ -8,7 +8,7 @@
                  are in the passage
     titles       the passage's title; of a collection of documents, with the headings that it stands under
     file:PATH    lines {"doc_id", "queries"}, {"doc_id", "query"} or doc_id<TAB>query; "_id" does for "doc_id"
-    model:FOLDER a Hugging Face model writes them: sequence-to-sequence as published, or causal with a prompt
+    model:FOLDER a sequence-to-sequence model of Hugging Face writes them, as published
 
 Passages without a query are counted and sit out the pre-training.
 """
@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from midmask.corpora.documents.passages import sentences
+from midmask.core.config import Config, model_content
+from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
-from midmask.queries.config import Sourced, listed
-from midmask.queries.given import passage_and_queries, read_file, read_given, sort_by_shard
+from midmask.queries.config import canonical, file_content, kind_and_place, listed
+from midmask.queries.given import read_file, read_given, sort_by_shard
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -38,11 +39,11 @@ SCHEMA = pa.schema(
 )
 
 
-class PseudoQueriesConfig(Sourced):
-    """Where the queries of passages come from."""
+SOURCES = ("sentences", "titles", "file:PATH", "model:FOLDER")
 
-    SECTION = "pseudo_queries"
-    SOURCES = ("sentences", "titles", "file:PATH", "model:FOLDER")
+
+class PseudoQueriesConfig(Config):
+    """Where the queries of passages come from."""
 
     source: str = Field("sentences", description=listed(SOURCES))
     per_passage: int = Field(
@@ -53,6 +54,32 @@ class PseudoQueriesConfig(Sourced):
     )
     generate: GenerateConfig = Field(default_factory=GenerateConfig, description="model: how queries are written")
 
+    @field_validator("source")
+    @classmethod
+    def _source_is_known(cls, source: str) -> str:
+        return canonical(source, SOURCES)
+
+    @property
+    def kind(self) -> str:
+        return kind_and_place(self.source)[0]
+
+    @property
+    def place(self) -> str:
+        """The path of the file or the model; empty where the source has none."""
+        return kind_and_place(self.source)[1]
+
+    def content(self) -> dict[str, Any]:
+        """What decides the queries besides the config, as a part of the artifact's identity.
+
+        Raises:
+            UserError: if the file or the model is not there.
+        """
+        if self.kind == "file":
+            return {"file": file_content(self.place, f"pseudo_queries.source = {self.source}")}
+        if self.kind == "model":
+            return dict(model_content(Path(self.place), "pseudo_queries.source"))
+        return splitter() if self.kind == "sentences" else {}
+
 
 Maker = Callable[[str, int, pa.RecordBatch], list[list[str]]]
 """(shard, number of the first row, passages) -> the queries of each passage."""
@@ -60,7 +87,7 @@ Maker = Callable[[str, int, pa.RecordBatch], list[list[str]]]
 
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     if config.kind == "file":
-        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}", passage_and_queries)
+        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}")
         sort_by_shard(lines, inputs["corpus"].place, out)
 
 
@@ -117,7 +144,7 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
     if not queries:
         raise UserError(
             f"pseudo_queries.source = {config.source}: none of {passages:,} passages has a query; "
-            f"choose {', '.join(config.SOURCES)}"
+            f"choose {', '.join(SOURCES)}"
         )
     (out / "counts.npy").write_array(per_passage.astype(np.int32))
     counts = {"passages": passages, "passages_without": without, "queries": queries}

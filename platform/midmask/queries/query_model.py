@@ -1,7 +1,6 @@
-"""A language model that writes queries for passages: its prompt, its sampling, and the step that trains one.
+"""A language model that writes queries for passages: its sampling, and the step that trains one.
 
-It is a sequence-to-sequence model (doc2query, Nogueira & Lin 2019), or a causal one that a prompt asks for a query
-(InPars, Bonifacio et al. 2022).
+It is a sequence-to-sequence model (doc2query, Nogueira & Lin 2019). What another one writes is given as a file.
 
 Every random number is a hash of (seed, passage, which of its queries, position, token), not a stream: tokens are drawn
 by the Gumbel-max trick, the highest of log-probability + noise. So what a passage gets does not depend on the batch it
@@ -13,16 +12,16 @@ source `model:FOLDER` reads. Loop, checkpoints and the twin on Ray Train are tho
 a query of the split train with one of its relevant passages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Tensor
 
-from midmask.core.config import Config, added, runtime
+from midmask.core.config import Config, runtime
 from midmask.core.randomness import hash64
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.reading import library_reading, quiet_transformers, read_pretrained, refuse_no_model
@@ -34,54 +33,6 @@ from midmask.text.vocabulary import largest_id, refuse_tokens_beyond
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.setup import GeneratorSetup
-
-PASSAGE = "{passage}"
-"""Placeholder for the passage in a prompt."""
-
-
-class Prompt:
-    """A prompt for a causal model; the tokenizer's chat template is used if it has one."""
-
-    def __init__(self, tokenizer: Any, template: str) -> None:
-        self._tokenizer, self._template = tokenizer, template
-        self._is_chat = bool(tokenizer.chat_template)
-        tokenizer.padding_side = "left"  # an answer follows its prompt
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
-        self.length = len(self._encode([self._write("")])["input_ids"][0])  # tokens without a passage
-
-    def rows(self, texts: Sequence[str], length: int) -> Any:
-        """Prompts with passages of at most `length` tokens, padded on the left: input_ids and attention_mask, [B, L].
-
-        A passage is cut before it is put in, so that the words behind it stay.
-        """
-        prompts = [self._write(self._cut(text, length)) for text in texts]
-        return self._encode(prompts, padding=True, return_tensors="pt")
-
-    def _cut(self, text: str, length: int) -> str:
-        offsets = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return text if len(offsets) <= length else text[: offsets[length - 1][1]]
-
-    def _write(self, text: str) -> str:
-        prompt = self._template.replace(PASSAGE, text)
-        if not self._is_chat:
-            return prompt
-        chat = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
-        return str(self._tokenizer.apply_chat_template([{"role": "user", "content": prompt}], **chat))
-
-    def _encode(self, prompts: list[str], **options: Any) -> Any:
-        """Tokenises prompts, with special tokens unless a chat template has written them."""
-        return self._tokenizer(prompts, add_special_tokens=not self._is_chat, **options)
-
-
-def find_line_breaks(tokenizer: Any) -> list[int]:
-    """The tokens of a vocabulary whose text has a line break, in order."""
-    texts = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
-    return [token for token, text in enumerate(texts) if "\n" in text]
-
-
-CAUSAL = ("ForCausalLM", "LMHeadModel")
-"""Last parts of the names of causal architectures."""
 
 
 class GenerateConfig(Config):
@@ -96,21 +47,8 @@ class GenerateConfig(Config):
     )
     passage_tokens: int = Field(512, ge=8, le=8192, description="tokens of a passage that the model reads")
     prefix: str = Field("", description="text put before each passage, such as 'text2query: '")
-    prompt: str = added(
-        "Write one short search query that this passage answers. Passage: {passage} Query:",
-        "causal models: what is continued, or with a chat template the user's message, with {passage} where the "
-        "passage belongs",
-        max_length=20_000,
-    )
     seed: int = Field(0, ge=0, description="seed of the generated queries")
     batch_size: int = runtime(64, "queries generated at once", ge=1)
-
-    @field_validator("prompt")
-    @classmethod
-    def _holds_the_passage_once(cls, value: str) -> str:
-        if value.count(PASSAGE) != 1:
-            raise ValueError(f"a prompt must contain {PASSAGE} once, where the passage is put")
-        return value
 
 
 class QueryGenerator:
@@ -120,61 +58,40 @@ class QueryGenerator:
         field: the config field that names the folder, for error messages.
 
     Raises:
-        UserError: if the folder has no such model, lacks weights, or the prompt leaves no room for a passage.
+        UserError: if the folder has no such model, or lacks weights.
     """
 
     def __init__(self, folder: Path, config: GenerateConfig, *, field: str = "pseudo_queries.source") -> None:
         self._named = f"{field} = model:{folder}"
         self._config = config
-        self._tokenizer, model, self._is_causal = self._read(folder)
+        self._tokenizer, model = self._read(folder)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model: Any = model.to(self._device).eval()
-        settings = model.config.get_text_config() if self._is_causal else model.get_encoder().config
-        places = int(getattr(settings, "max_position_embeddings", 0) or 1 << 30)
-        if places < 1 << 30:  # rows of a table of positions that training has not reached are noise
-            places = min(places, self._tokenizer.model_max_length)
-        self._length = min(config.passage_tokens, places)
-        self._ends: dict[str, Any] = {}
-        if self._is_causal:
-            self._prompt = Prompt(self._tokenizer, config.prompt)
-            self._length = min(config.passage_tokens, places - config.max_tokens - self._prompt.length)
-            self._ends = self._ends_of_lines()
-        if self._length < 8:
-            raise UserError(
-                f"{self._named}: it takes {places} tokens, and the prompt and a query of generate.max_tokens = "
-                f"{config.max_tokens} leave no room for a passage; set a shorter generate.prompt or fewer max_tokens"
-            )
+        self._length = config.passage_tokens
+        if places := int(getattr(model.get_encoder().config, "max_position_embeddings", 0) or 0):
+            # Rows of a table of positions that training has not reached are noise.
+            self._length = min(self._length, places, self._tokenizer.model_max_length)
 
-    def _read(self, folder: Path) -> tuple[Any, Any, bool]:
-        """Tokenizer, model, and whether it is causal; runs no code of the folder, and unpickles nothing."""
+    def _read(self, folder: Path) -> tuple[Any, Any]:
+        """Tokenizer and model; runs no code of the folder, and unpickles nothing."""
         import transformers
 
         refuse_no_model(self._named, folder)
         with library_reading(self._unreadable), quiet_transformers():
             settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
             names = tuple(settings.architectures or ())
-            causal = not settings.is_encoder_decoder and any(name.endswith(CAUSAL) for name in names)
-            if not causal and not settings.is_encoder_decoder:
+            if not settings.is_encoder_decoder:
                 raise ValueError(f"it is a {settings.model_type} model{f', {names[0]}' if names else ''}")
-            kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        kind = transformers.AutoModelForSeq2SeqLM
         model, loading = read_pretrained(kind, folder, self._named, use_safetensors=True, dtype="auto")
         if missing := sorted(loading["missing_keys"]):
             raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
         refuse_tokens_beyond(self._named, largest_id(tokenizer), len(model.get_input_embeddings().weight))
-        return tokenizer, model, causal
-
-    def _ends_of_lines(self) -> dict[str, Any]:
-        """Arguments of `generate`: an answer ends with its line, which has at least a token."""
-        breaks = find_line_breaks(self._tokenizer)
-        eos_id = self._model.generation_config.eos_token_id
-        ends = {eos_id} if isinstance(eos_id, int) else set(eos_id or ())
-        ends |= {self._tokenizer.eos_token_id} - {None}
-        first = {"begin_suppress_tokens": breaks} if breaks else {}
-        return {"eos_token_id": sorted(ends | set(breaks)), "pad_token_id": self._tokenizer.pad_token_id, **first}
+        return tokenizer, model
 
     def _unreadable(self, reason: str) -> UserError:
-        return UserError(f"{self._named}: no sequence-to-sequence or causal model can be read there ({reason})")
+        return UserError(f"{self._named}: no sequence-to-sequence model can be read there ({reason})")
 
     @torch.inference_mode()
     def queries(self, doc_ids: list[str], texts: list[str], each: int) -> list[list[str]]:
@@ -194,46 +111,36 @@ class QueryGenerator:
 
     def _write(self, texts: list[str], seeds_B: Tensor) -> list[str]:
         config = self._config
-        rows = self._tokenise([config.prefix + text for text in texts])
-        # A causal model gives its prompt back; a decoder's first token is no word.
-        given = rows["input_ids"].shape[1] if self._is_causal else 0
-        draw = Drawn(seeds_B.to(self._device), config.top_k, config.top_p, given=max(0, given - 1))
+        prefixed = [config.prefix + text for text in texts]
+        rows = self._tokenizer(
+            prefixed, truncation=True, max_length=self._length, padding=True, return_tensors="pt"
+        ).to(self._device)
         ids = self._model.generate(
             input_ids=rows["input_ids"],
             attention_mask=rows["attention_mask"],
-            logits_processor=[draw],
+            logits_processor=[Drawn(seeds_B.to(self._device), config.top_k, config.top_p)],
             do_sample=False,
             num_beams=1,
             max_new_tokens=config.max_tokens,
-            **self._ends,
         )
-        written = self._tokenizer.batch_decode(ids[:, given:], skip_special_tokens=True)
-        return [text.strip().partition("\n")[0] for text in written] if self._is_causal else list(written)
-
-    def _tokenise(self, texts: list[str]) -> Any:
-        if self._is_causal:
-            rows = self._prompt.rows(texts, self._length)
-        else:
-            rows = self._tokenizer(texts, truncation=True, max_length=self._length, padding=True, return_tensors="pt")
-        return rows.to(self._device)
+        return list(self._tokenizer.batch_decode(ids, skip_special_tokens=True))
 
 
 class Drawn:
     """Makes greedy search a sampler: of each row's likeliest tokens, one is drawn, all others are forbidden.
 
     seeds_B: int32. Drawn from are the `top_k` likeliest tokens and, of these and by their shares among each other, the
-    fewest that reach `top_p`, as Hugging Face's samplers do it. given: leading tokens that do not count as positions,
-    since a prompt's padding depends on its batch.
+    fewest that reach `top_p`, as Hugging Face's samplers do it.
     """
 
-    def __init__(self, seeds_B: Tensor, top_k: int, top_p: float, given: int = 0) -> None:
-        self._seeds_B, self._top_k, self._top_p, self._given = seeds_B, top_k, top_p, given
+    def __init__(self, seeds_B: Tensor, top_k: int, top_p: float) -> None:
+        self._seeds_B, self._top_k, self._top_p = seeds_B, top_k, top_p
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         logits_BK, tokens_BK = scores.float().topk(min(self._top_k, scores.shape[-1]))
         logits_BK = logits_BK.log_softmax(-1)
         before_BK = logits_BK.exp().cumsum(-1) - logits_BK.exp()
-        step_B = hashes(self._seeds_B, torch.tensor(input_ids.shape[1] - self._given, device=scores.device))
+        step_B = hashes(self._seeds_B, torch.tensor(input_ids.shape[1], device=scores.device))
         bits_BK = hashes(step_B[:, None], tokens_BK)
         uniform_BK = (((bits_BK >> 8) & 0xFFFFFF).double() + 0.5) * 2.0**-24
         noise_BK = -(-uniform_BK.log()).log()

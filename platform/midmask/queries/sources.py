@@ -5,12 +5,12 @@ show (docs/results/choose.md). So the sources that judge are not those that trai
 passages have their own, for they are most like what people type; else sentences do.
 
 A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
-a model or a server has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
+a model has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -20,7 +20,6 @@ from midmask.core.config import library_versions
 from midmask.core.randomness import hash64
 from midmask.queries.collection import CollectionFacts, MadeQuery, Passage, draw_passages, read_drawn
 from midmask.queries.config import ALL, QUERY_SOURCES, SPLITS, TRAIN, QueriesConfig, kind_and_place
-from midmask.retrieve.bm25.search import Bm25Index
 from midmask.store.place import Place
 
 SAMPLE = 500
@@ -33,7 +32,6 @@ class Opening:
 
     config: QueriesConfig
     known: CollectionFacts
-    index: Callable[[], Bm25Index]  # over the passages before anything is hidden
     limit: int = SAMPLE  # number of queries that are needed from the source
     cache: Place | None = None  # where answers are kept until the step has ended; none: in memory
 
@@ -49,7 +47,7 @@ class Source:
     JUDGES: ClassVar[int] = 0  # its place among the sources that may judge, 1 before others; 0: it favours BM25
 
     def __init__(self, place: str, opening: Opening) -> None:
-        """place: what follows the kind in the source's name, or its URL; empty where it has none."""
+        """place: what follows the kind in the source's name; empty where it has none."""
         self.config, self.known = opening.config, opening.known
 
     @classmethod
@@ -166,12 +164,12 @@ def _first_judge(opening: Opening) -> tuple[str, ...]:
 def _possible(source: str, opening: Opening) -> float:
     """Estimates from a sample how many queries a source can make for dev and test.
 
-    A model or a server, which is not asked for a sample, counts one query per passage.
+    A model, which is not asked for a sample, counts one query per passage.
     """
     config, known = opening.config, opening.known
     judged = (config.dev_share + config.test_share) * len(known.doc_ids)
-    kind, place = kind_and_place(source)
-    if place:
+    kind = kind_and_place(source)[0]
+    if kind == "model":
         return judged
     drawn = draw_passages(known.doc_ids, config.seed, f"{kind} sample", SAMPLE)
     read = [passage for some in read_drawn(known.corpus, drawn) for passage in some]
@@ -180,7 +178,7 @@ def _possible(source: str, opening: Opening) -> float:
 
 
 WRITTEN = "written"
-"""Folder for the answers of models and servers while the step runs."""
+"""Folder for the answers of models while the step runs."""
 
 OTHER_PURPOSE = "its document is for queries of other sources"
 

@@ -11,10 +11,8 @@ the result depends on the rows of the collection, not on shards or on their orde
 """
 
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +23,6 @@ from midmask.queries.collection import CollectionFacts, query_row, read_as_searc
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.preview import PAGE, queries_page
 from midmask.queries.selection import (
-    bm25_over,
     draw_shares,
     drop_unfound,
     find_by_encoder,
@@ -69,10 +66,9 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     name = _name_of(corpus)
     known = CollectionFacts(corpus)
     splits, rule = split_passages(known, config)
-    with tempfile.TemporaryDirectory() as folder:
-        opening = Opening(config, known, cache(lambda: bm25_over(corpus, {}, Place(folder))))
-        roles = roles_of(opening)
-        candidates = collect(opening, roles, splits, out)
+    opening = Opening(config, known)
+    roles = roles_of(opening)
+    candidates = collect(opening, roles, splits, out)
     screen(candidates, known, config)
     _select(config, inputs, candidates, known, roles)
     kept = [query for query in candidates if query.is_in]
@@ -139,15 +135,13 @@ def _select(
 
 
 def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, passages: int) -> str:
-    """The message for a collection with fewer than 30 kept queries: the two most frequent reasons, and what to do."""
-    reasons = Counter(query.reason for query in candidates if query.reason)
-    most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:2]
-    why = "".join(f"; {count} dropped because {reason}" for reason, count in most)
+    """The message for a collection with fewer than 30 kept queries: the most frequent reason, and what to do."""
+    reasons = Counter(query.reason for query in candidates if query.reason).most_common(1)
+    why = "".join(f"; {count} were dropped because {reason}" for reason, count in reasons)
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits ({len(candidates)} made{why}); name more "
-        "sources (--query-sources, in Python sources=; such as keyphrases, "
-        "sentences), raise queries.per_passage or queries.round_trip_depth, or give more documents"
+        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (--query-sources, in Python "
+        "sources=; such as keyphrases, sentences), or give more documents"
     )
 
 

@@ -9,19 +9,17 @@
 The paper says no more than that weights are normalised to [0, 1]: source, scaling and k1, b are unpublished choices.
 """
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import Field
 
 from midmask.core.arrays import Doubles
 from midmask.core.config import Config
 from midmask.queries.word_statistics import ShardWords, shard_words
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_table, write_table
@@ -39,35 +37,23 @@ class WeighConfig(Config):
     b: float = Field(0.4, ge=0, le=1, description="bm25: how much a passage's length lowers its weights")
 
 
-class CountWeigher:
-    """idf, or BM25's weight of a word in a passage, from the statistics of the corpus.
+def raw_weights(config: WeighConfig, words: pa.Table, totals: Mapping[str, Any], found: ShardWords) -> Doubles:
+    """The weight of each use of a word in a shard, [U]: idf, or BM25's, from the words and totals of the corpus.
 
     idf = ln(1 + (N - n + 0.5) / (n + 0.5)) for a word in n of N passages; BM25 = idf * tf (k1 + 1) / (tf + k1 (1 - b +
     b * length / mean length)), lengths in words (Robertson & Zaragoza 2009, the non-negative idf of Lucene).
     """
-
-    def __init__(self, config: WeighConfig, statistics: Artifact) -> None:
-        self._table = read_table(statistics.place / "words.parquet").combine_chunks()
-        self._config, self._result = config, statistics.result
-
-    def _idf(self, passages: NDArray[np.int64]) -> Doubles:
-        total = self._result["passages"]
-        idf: Doubles = np.log1p((total - passages + 0.5) / (passages + 0.5))
-        return idf
-
-    def weights(self, found: ShardWords) -> Doubles:
-        """The raw weight of each use of a word in a shard, [U]."""
-        place = pc.index_in(found.words, value_set=self._table["word"])
-        idf_U = self._idf(self._table["passages"].take(place).to_numpy())[found.word_U]
-        if self._config.source == "idf":
-            return idf_U
-        _, counts, pair_U = found.occurrences()
-        tf_U = counts[pair_U].astype(np.float64)
-        length_U = np.bincount(found.passage_U, minlength=len(found.lengths_P))[found.passage_U]
-        relative_U = length_U / self._result["words_per_passage"]
-        k1, b = self._config.k1, self._config.b
-        bm25_U: Doubles = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
-        return bm25_U
+    passages_W = words["passages"].take(pc.index_in(found.words, value_set=words["word"])).to_numpy()
+    idf_U: Doubles = np.log1p((totals["passages"] - passages_W + 0.5) / (passages_W + 0.5))[found.word_U]
+    if config.source == "idf":
+        return idf_U
+    _, counts, pair_U = found.occurrences()
+    tf_U = counts[pair_U].astype(np.float64)
+    length_U = np.bincount(found.passage_U, minlength=len(found.lengths_P))[found.passage_U]
+    relative_U = length_U / totals["words_per_passage"]
+    k1, b = config.k1, config.b
+    bm25_U: Doubles = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
+    return bm25_U
 
 
 def scale_in_passages(weight_U: Doubles, found: ShardWords) -> Doubles:
@@ -83,13 +69,14 @@ def scale_in_passages(weight_U: Doubles, found: ShardWords) -> Doubles:
 def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     tokens = inputs["tokens"].place
     vocabulary = Vocabulary.of((tokens / "tokenizer").local())
-    weigher = CountWeigher(config, inputs["statistics"])
+    corpus_words = read_table(inputs["statistics"].place / "words.parquet").combine_chunks()
 
     def write(name: str) -> None:
         rows = read_table(tokens / "passages" / name, ["doc_id", "ids"])
         words = shard_words(rows["ids"].combine_chunks(), vocabulary)
         weight_T = np.zeros(len(words.candidate_T), np.float32)
-        weight_T[words.candidate_T] = scale_in_passages(weigher.weights(words), words)[words.use_of_C]
+        weight_U = raw_weights(config, corpus_words, inputs["statistics"].result, words)
+        weight_T[words.candidate_T] = scale_in_passages(weight_U, words)[words.use_of_C]
         offsets = np.concatenate([[0], np.cumsum(words.lengths_P)]).astype(np.int32)
         weights = pa.ListArray.from_arrays(pa.array(offsets), pa.array(weight_T))
         table = pa.table({"doc_id": rows["doc_id"], "weights": weights})
@@ -98,20 +85,10 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     return write
 
 
-def _finish(config: WeighConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    passages, tokens, total = 0, 0, 0.0
-    for name in (out / "weights").names():
-        weights = read_table(out / "weights" / name, ["weights"])["weights"].combine_chunks()
-        passages, tokens = passages + len(weights), tokens + len(weights.values)
-        total += float(weights.values.to_numpy().sum(dtype=np.float64))
-    return {"passages": passages, "tokens": tokens, "mean_weight": total / max(tokens, 1)}
-
-
 WEIGH = Sharded(
     folder="weights",
     over="tokens/passages",
-    begin=lambda config, inputs, out: None,
     worker=_worker,
-    finish=_finish,
+    finish=lambda config, inputs, out: {},
 )
 """The step: tokens and statistics in, term weights out (weights/)."""

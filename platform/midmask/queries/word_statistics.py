@@ -31,7 +31,6 @@ class StatisticsConfig(Config):
 class ShardWords:
     """A shard's passages as uses of words, in order; C: tokens that belong to a word."""
 
-    ids_T: NDArray[np.int32]
     lengths_P: Ints  # tokens of each passage, specials included
     candidate_T: NDArray[np.bool_]  # whether a token belongs to a word, being no special token
     use_of_C: Ints  # the word use that a token belongs to
@@ -63,7 +62,6 @@ def shard_words(ids: pa.ListArray, vocabulary: Vocabulary) -> ShardWords:
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(flat_T[candidate_T].tobytes())]
     uses = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers).dictionary_encode()
     return ShardWords(
-        ids_T=flat_T,
         lengths_P=lengths_P,
         candidate_T=candidate_T,
         use_of_C=np.cumsum(begins_C) - 1,
@@ -109,7 +107,6 @@ def _add_up(config: StatisticsConfig, inputs: Inputs, out: Place) -> dict[str, A
 STATISTICS = Sharded(
     folder="counted",
     over="tokens/passages",
-    begin=lambda config, inputs, out: None,
     worker=_make_counter,
     finish=_add_up,
 )

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from midmask.errors import UserError
-from midmask.retrieve.best import Neighbours, Shard
+from midmask.retrieve.best import Shard
 from midmask.retrieve.blocks import StoredPassages, passage_blocks
 from midmask.retrieve.search import SearchConfig, open_shard
 from midmask.retrieve.text_encoder import TextEncoder
@@ -57,19 +57,11 @@ class Searcher:
             raise UserError(f"k = {k}: a search gives at least 1 passage")
         if not queries:
             return []
-        scores_QK, rows_QK = self.find(queries, k)
+        scores_QK, rows_QK = self._shard.search(self._queries.encode_queries(queries), k)
         return [
             [self._read_hit(int(row), float(score)) for score, row in zip(*lists, strict=True) if row >= 0]
             for lists in zip(scores_QK, rows_QK, strict=True)
         ]
-
-    def find(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Scores and rows [Q, K] of each query's best passages, the best first; no text is read. Row -1: no passage.
-
-        Args:
-            queries: at least one.
-        """
-        return self._shard.search(self._queries.encode_queries(queries), k)
 
     @cached_property
     def _shard(self) -> Shard:

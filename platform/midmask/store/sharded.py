@@ -21,7 +21,6 @@ class Sharded:
 
     folder: str  # where the shards are written, below the step's place
     over: str  # input and folder whose shards it follows, such as "corpus/docs"; or its own folder that `begin` fills
-    begin: Callable[[Any, Inputs, Place], None]  # makes what must exist before the first shard; safe to call again
     # loads what is costly, once a worker; returns the function that writes `<folder>/<file name>` for a name
     worker: Callable[[Any, Inputs, Place], Callable[[str], None]]
     # writes what comes after the last shard; returns the step's small results
@@ -29,6 +28,8 @@ class Sharded:
     # whether workers load so much (a model) that they are kept, one per GPU
     stays: Callable[[Any], bool] = lambda config: False
     file_name: Callable[[str], str] = str  # name of a source -> of its shard
+    # makes what must exist before the first shard; safe to call again
+    begin: Callable[[Any, Inputs, Place], None] = lambda config, inputs, out: None
 
     def missing(self, inputs: Inputs, out: Place) -> list[str]:
         """Names of the sources whose shards are still to be made; removes files that a killed run has left half

@@ -66,7 +66,7 @@ CHANGES = {path: value for path, value in SETTINGS.items() if "steps" not in pat
 def conditions_in(folder: Path) -> Conditions:
     """Of a collection, and of another one that is its sample."""
     whole, part = write_collection(folder / "whole"), write_collection(folder / "part")
-    fixed = {"seed": 0, "limits": Limits(48, 24), "representations": ("dense",), "taught": False, "survey": Survey()}
+    fixed = {"seed": 0, "limits": Limits(48, 24), "representations": ("dense",), "survey": Survey()}
     return Conditions(
         make=lambda size, splits: contest(whole, ["none", "mlm"], size, splits, CHANGES, 0),
         sample=lambda split: Sample(CorpusConfig(name=part, splits="official"), 48),

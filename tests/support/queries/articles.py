@@ -59,10 +59,10 @@ def corpus_of(folder: Path, passages: Sequence[Passage], *, shard: int = 50, nam
     return Artifact(Place(str(folder)), {"fingerprint": "c", "config": {}, "result": {}})
 
 
-def opening(config: QueriesConfig, corpus: Artifact | None = None, index: Any = None, **fields: Any) -> Opening:
-    """What a source may use; without a corpus or an index for those that read neither."""
+def opening(config: QueriesConfig, corpus: Artifact | None = None, **fields: Any) -> Opening:
+    """What a source may use; without a corpus for those that read none."""
     known = cast(CollectionFacts, CollectionFacts(corpus.place) if corpus else None)
-    return Opening(config, known, lambda: index, **fields)
+    return Opening(config, known, **fields)
 
 
 class HandBm25:

@@ -171,7 +171,6 @@ def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[st
 BM25_WORDS = Sharded(
     folder="counted",
     over="corpus/docs",
-    begin=lambda config, inputs, out: None,
     worker=_worker,
     finish=lambda config, inputs, out: merge_counts(out, str(inputs["corpus"].place)),
 )
