@@ -117,10 +117,10 @@ class CorpusConfig(Config):
         description="complete: those of train, dev and test that the collection lacks are drawn from the others, "
         "because a recipe needs all three; official: the splits of the files, as in published results",
     )
-    self_matches: Literal["auto", "id", "text", "none"] = Field(
+    self_matches: Literal["auto", "id", "none"] = Field(
         "auto",
         description="how a query that is itself a passage is recognised, to leave it out of its own results (ArguAna, "
-        "Quora): id: the same id; text: the same text; none: no query is a passage; auto: chosen from the data",
+        "Quora): id: the same id; none: no query is a passage; auto: chosen from the data",
     )
     split_seed: int = Field(0, description="seed of the hashes that draw splits and samples")
     packages: tuple[str, ...] = Field(
@@ -134,7 +134,7 @@ class CorpusConfig(Config):
     )
     text_column: str | None = added(
         None,
-        "docs: only: column of a table's texts; none: text, or the column with the longest texts",
+        "docs: only: column of a table's texts; none: text",
     )
     title_column: str | None = added(
         None, "docs: only: column of a table's titles; none: title, or there are no titles"

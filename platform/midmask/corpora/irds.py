@@ -24,7 +24,7 @@ from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import PIECE_BYTES, Fault, RecordPiece, is_nothing, numbered, whole_grade
+from midmask.corpora.chunks import Fault, RecordPiece, is_nothing, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.errors import UserError, how_to_install, quoted, unknown
@@ -136,8 +136,8 @@ class IrPiece(RecordPiece):
     """All documents ("docs"), queries or judgements ("qrels") of an id; its lines are the package's records."""
 
     dataset_id: str
-    size: int = PIECE_BYTES
-    """The package tells no size before it has read everything."""
+    size: int = 2 << 20
+    """A guess: the package tells no size before it has read everything."""
 
     def records(self) -> Iterator[tuple[int, Any]]:
         """
@@ -184,12 +184,12 @@ class IrDatasetsReader:
                 f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
             )
         docs, queries, qrels = (
-            numbered((_piece(rows, child, split) for split, child in ids.items()), config.max_characters)
+            [_piece(rows, child, split) for split, child in ids.items()]
             for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
         )
         for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
             next(piece.records(), None)
-        return CorpusPieces(docs, queries, qrels)
+        return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         corpus = self.open(config)

@@ -48,7 +48,7 @@ CHUNK = 4 << 20
 _BEGINNING, _SEPARATOR = re.compile(r"\s*\[?\s*"), re.compile(r"\s*,?\s*")
 
 
-def cut_array(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+def cut_array(split: str, stream: BinaryIO, limit: int) -> Iterator[Record]:
     """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0; their lines from 1. Only
     the objects of a chunk are in memory.
 
@@ -62,7 +62,6 @@ def cut_array(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iter
     while True:
         place = (_SEPARATOR if count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
         if text[place : place + 1] == "]":
-            yield Record(count, b"")
             return
         try:
             _, stop = decode(text, place)
@@ -114,11 +113,10 @@ LONGEST = 100_000
 """Characters of a list of answers; a longer one is malformed."""
 
 
-def number_lines(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+def number_lines(split: str, stream: BinaryIO, limit: int) -> Iterator[Record]:
     """Lines, each with `SPLIT-N` and a tab before it, N being the number of the row, from 0."""
-    for row, (line, data) in enumerate(lines(stream, end, limit)):
-        id_cell = f"{split}-{row}\t".encode()
-        yield Record(line, id_cell + data.removeprefix(codecs.BOM_UTF8) if data else data)
+    for row, (line, data) in enumerate(lines(stream, limit)):
+        yield Record(line, data and f"{split}-{row}\t".encode() + data.removeprefix(codecs.BOM_UTF8))
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:

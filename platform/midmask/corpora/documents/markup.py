@@ -1,0 +1,159 @@
+"""HTML (.html, .htm) and Markdown (.md): the text of the page's main part, with its headings.
+
+Left out are scripts, styles, forms' controls, and the page's frame (nav, footer, aside, and elements whose role is
+navigation, contentinfo or complementary). A page with one element `main` that has text is read from that alone.
+
+Markdown is rendered as XHTML by markdown-it and read alike. A title in front matter (`title: …` between lines of `---`)
+is the document's; the rest of it is left out.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.etree.ElementTree import XMLParser
+
+from midmask.corpora.documents.blocks import (
+    DAMAGED,
+    LINE,
+    PARAGRAPH,
+    BadRow,
+    DocumentFile,
+    ParsedDocument,
+    TextBlock,
+    Unreadable,
+    heading,
+    read_text,
+    text_blocks,
+)
+
+LEFT_OUT = frozenset(
+    "script style template noscript svg canvas iframe object select button textarea nav footer aside".split()
+)
+FRAME = frozenset({"navigation", "contentinfo", "complementary"})
+IN_LINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark q s samp small span strike "
+    "strong sub sup time tt u var wbr img".split()
+)
+SPACES = {"td": " ", "th": " ", "hr": " ", "br": "\n"}
+"""What stands in the text in place of the beginning of an element."""
+OWN_LINE = frozenset({"li", "tr", "dt", "dd", "option"})
+"""Elements that stand in lines of their own, without a blank line between."""
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+
+_SPACE = re.compile(r"\s+")
+
+
+class _Page:
+    """A page's title, and the blocks of its main part: a target of the parsers of lxml and of the standard library."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self._found: list[tuple[bool, TextBlock]] = []  # whether it stands in the element `main`
+        self._mains = 0
+        self._open: list[str] = []  # kinds of the elements that are open
+        self._inside: Counter[str] = Counter()  # how many of each kind
+        self._parts: list[str] = []
+        self._before = PARAGRAPH
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if tag in SPACES:
+            self._parts.append(SPACES[tag])
+        elif tag not in IN_LINE:
+            self._end_block(tag)
+        role = attributes.get("role")
+        kind = "left out" if tag in LEFT_OUT or role in FRAME else "main" if role == "main" else tag
+        self._mains += kind == "main"
+        self._open.append(kind)
+        self._inside[kind] += 1
+        if tag == "img":
+            self.data(attributes.get("alt", ""))
+
+    def end(self, tag: str) -> None:
+        if tag not in IN_LINE and tag not in SPACES:
+            self._end_block(tag)
+        self._inside[self._open.pop()] -= 1
+
+    def data(self, text: str) -> None:
+        if self._inside["left out"]:
+            return
+        if self._inside["title"]:
+            self.title += text
+        else:
+            self._parts.append(text if self._inside["pre"] else _SPACE.sub(" ", text))
+
+    def _end_block(self, tag: str) -> None:
+        """Takes the text since the last border of a block; the next block begins or ends an element of this name."""
+        text = "".join(self._parts).strip()
+        self._parts = []
+        if text:
+            level = next((HEADINGS[name] for name in HEADINGS if self._inside[name]), 0)
+            if not self._inside["pre"]:
+                text = "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
+            block = heading(text, level) if level else TextBlock(text, 0, self._before)
+            self._found.append((self._inside["main"] > 0, block))
+        self._before = LINE if tag in OWN_LINE else PARAGRAPH
+
+    def close(self) -> ParsedDocument:
+        self._end_block("")
+        main = [block for in_main, block in self._found if in_main]
+        blocks = main if main and self._mains == 1 else [block for _, block in self._found]
+        return ParsedDocument(" ".join(self.title.split()), iter(blocks))
+
+
+def read_html(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """One document."""
+    from lxml import etree  # the standard library's parser of HTML takes the square of the length for some pages
+
+    parser = etree.HTMLParser(target=_Page(), encoding="utf-8", huge_tree=True)
+    parser.feed(read_text(source).encode("utf-8", "replace"))
+    page: ParsedDocument = parser.close()
+    if any("depth" in entry.message.lower() for entry in parser.error_log):
+        raise Unreadable(DAMAGED, "elements nested too deeply")
+    yield page
+
+
+NESTING = 20
+"""Depth from which markdown-it drops what is nested; such a file is read as plain text."""
+FRONT_LINES = 200
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+
+
+def read_markdown(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+    """One document."""
+    title, text = take_front_matter(read_text(source))
+    yield ParsedDocument(title, markdown_blocks(text))
+
+
+def take_front_matter(text: str) -> tuple[str, str]:
+    """(title, the rest of the text); lines that begin like front matter but do not end so stay."""
+    match = _FRONT_MATTER.match(text)
+    if match is None or match[1].count("\n") > FRONT_LINES:
+        return "", text
+    titles = [line.removeprefix("title:") for line in match[1].split("\n") if line.startswith("title:")]
+    return (titles or [""])[0].strip().strip("\"'").strip(), text[match.end() :]
+
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--[^<>]*-->")
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def markdown_blocks(text: str) -> Iterator[TextBlock]:
+    """The blocks of Markdown, without tags of HTML; the line ends of a paragraph stay."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"breaks": True}).enable("table")
+    parser.add_render_rule("html_inline", _without_tags)
+    parser.add_render_rule("html_block", _without_tags)
+    tokens = parser.parse(_NO_XML.sub(" ", text))
+    if any(token.level >= NESTING - 1 for token in tokens):
+        return text_blocks(text)
+    page = XMLParser(target=_Page())
+    page.feed(f"<body>{parser.renderer.render(tokens, parser.options, {})}</body>")
+    return page.close().blocks  # type: ignore[no-any-return]
+
+
+def _without_tags(renderer: Any, tokens: Any, place: int, options: Any, env: Any) -> str:
+    content = html.escape(html.unescape(_TAG.sub("", tokens[place].content)))
+    return f"<p>{content}</p>" if tokens[place].type == "html_block" else content
