@@ -251,7 +251,6 @@ def _state(folder: Path, old: str, new: str) -> None:
 UNSCORED = {"query-id": "q", "corpus-id": "d"}
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no corpus": (lambda f: (f / "corpus").rename(f / "docs"), r"in: no dataset saved to disk in corpus/"),
-    "no split": (lambda f: (f / "qrels/test").rename(f / "qrels/other"), r"qrels/test/state\.json: it cannot be read"),
     "no text": (lambda f: save(f / "corpus", table({"_id": "d", "body": "x"})), r"\.arrow has no column text .*body"),
     "no score": (lambda f: save(f / "qrels/test", table(UNSCORED)), r"qrels/test/.* has no column score"),
     "no state": (lambda f: (f / "corpus/state.json").write_text("{}"), r"state\.json: no list '_data_files' in it"),

@@ -22,7 +22,6 @@ from midmask.core.config import Config
 from midmask.corpora.checked_rows import Collection, Quarantine, Stream, pair_texts, separate_rejected
 from midmask.corpora.chunks import read_here
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents import ending
 from midmask.corpora.pydocs import pair_up
 from midmask.corpora.reader import open_corpus, reader_of
@@ -36,8 +35,8 @@ from midmask.corpora.writer import (
     QUARANTINE,
     QUERIES,
     SELF_MATCHES,
+    write_rows,
     write_shards,
-    write_tables,
 )
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact, start_afresh
@@ -95,10 +94,10 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
         missing = collection.missing_passages(qrels)
-    write_tables([queries], out / "queries.parquet", QUERIES)
-    write_tables([qrels], out / "qrels.parquet", QRELS)
+    write_rows(queries, out / "queries.parquet", QUERIES)
+    write_rows(qrels, out / "qrels.parquet", QRELS)
     if len(answers):
-        write_tables([answers], out / "answers.parquet", ANSWERS)
+        write_rows(answers, out / "answers.parquet", ANSWERS)
     log.info(rejected.line())
     facts = {
         "name": config.short_name,
@@ -111,7 +110,9 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         "rules": rules,
     }
     if config.format == "docs":
-        facts["documents"] = _count_documents(config, corpus)
+        kinds = dict(sorted(Counter(ending(piece.file) for piece in corpus.docs).items()))
+        facts["documents"] = {"files": kinds, "files_left_out": corpus.left_out}
+        log.info("%s: documents %s, other files that are left out %s", config.name, kinds, corpus.left_out)
     asked = TextStatistics()
     asked.add(queries)
     statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
@@ -127,18 +128,11 @@ def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
     return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
-def _count_documents(config: CorpusConfig, corpus: CorpusPieces) -> dict[str, Mapping[str, int]]:
-    """Numbers of files, by ending, that are documents and that are left out; logs them."""
-    kinds = dict(sorted(Counter(ending(piece.file) for piece in corpus.docs).items()))
-    log.info("%s: documents %s, other files that are left out %s", config.name, kinds, corpus.left_out)
-    return {"files": kinds, "files_left_out": corpus.left_out}
-
-
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
     """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
-        write_tables([pairs], out / "self_matches.parquet", SELF_MATCHES)
+        write_rows(pairs, out / "self_matches.parquet", SELF_MATCHES)
         log.info("%d passages are themselves queries; searches leave them out of these queries' results", len(pairs))
     return facts
 
@@ -150,7 +144,7 @@ def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, m
     judged = qrels.filter(pc.is_in(qrels.column("doc_id"), value_set=missing)).group_by(["query_id", "doc_id"])
     counts = {"passages": len(missing), "judgements": len(judged.aggregate([]))}
     if len(missing):
-        write_tables([pa.table([missing], schema=MISSING_PASSAGES)], out / "missing_passages.parquet", MISSING_PASSAGES)
+        write_rows(pa.table([missing], schema=MISSING_PASSAGES), out / "missing_passages.parquet", MISSING_PASSAGES)
         log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
     return counts
 
@@ -237,7 +231,7 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
                 yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)
 
     passages = write_shards(tables(), out / "docs")
-    write_tables([QUERIES.empty_table()], out / "queries.parquet", QUERIES)
-    write_tables([QRELS.empty_table()], out / "qrels.parquet", QRELS)
+    write_rows(QUERIES.empty_table(), out / "queries.parquet", QUERIES)
+    write_rows(QRELS.empty_table(), out / "qrels.parquet", QRELS)
     by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}

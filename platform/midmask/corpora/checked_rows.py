@@ -28,9 +28,6 @@ log = logging.getLogger(__name__)
 
 QUOTED = 5
 """Bad rows of a kind that the log quotes."""
-HOPELESS = 10_000
-"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
-"""
 ROWS = ("docs", "queries", "qrels")
 
 
@@ -55,8 +52,6 @@ class Quarantine:
         if self.bad[rows].total() <= QUOTED:
             self.examples[rows].append(f"{file}:{line} {kind}: {text[:80]!r}{f' ({reason})' if reason else ''}")
             log.warning("bad row of the %s: %s", rows, self.examples[rows][-1])
-        if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
-            self.check(rows)
 
     def check(self, rows: str) -> None:
         """Call at the end of each kind of rows. Whole files that cannot be read are no bad rows.
@@ -136,7 +131,7 @@ Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 class Collection:
     """One reading of a corpus's files. `passages()` first, to its end; then `read_judged()`.
 
-    Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
+    Passages stream through; their ids, the queries and the judgements are held as Arrow columns.
     """
 
     corpus: CorpusPieces
@@ -263,9 +258,8 @@ class Collection:
         missing = self.missing_passages(qrels)
         if len(missing) and len(missing) == pc.count_distinct(qrels.column("doc_id")).as_py():
             raise UserError(
-                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection: judgements "
-                f"name {missing[0].as_py()!r}, the collection has {self._ids[0]!r}; put the judgements of this "
-                "collection beside it"
+                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection, such as "
+                f"{missing[0].as_py()!r}; put the judgements of this collection beside it"
             )
 
 

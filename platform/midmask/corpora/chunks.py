@@ -72,17 +72,6 @@ class Fault(ValueError):
         self.kind, self.reason = kind, reason
 
 
-def kind_and_reason(error: Exception) -> tuple[str, str]:
-    """Values of the columns `fault` and `reason` for an exception from a row's parser."""
-    if isinstance(error, Fault):
-        return error.kind, error.reason
-    if isinstance(error, json.JSONDecodeError):
-        return MALFORMED, f"no JSON: {error.msg} at character {error.pos + 1}"
-    if isinstance(error, RecursionError):
-        return MALFORMED, "JSON that is nested too deeply"
-    return MALFORMED, " ".join(str(error).split())[:REASON_CHARACTERS]
-
-
 class Record(NamedTuple):
     """A line, or an element that spans lines. `line` counts from 1; `data` is None if it was too long."""
 
@@ -145,9 +134,9 @@ class RecordPiece:
                 block.append((self.file, line, None, None, None, *own))
                 size += sum(len(value) for value in own if isinstance(value, str))
             except (ValueError, RecursionError) as error:
-                kind, reason = kind_and_reason(error)
-                raw = self.quote(record)[:RAW_CHARACTERS]
-                block.append((self.file, line, kind, raw, reason or None, *nothing))
+                fault = error if isinstance(error, Fault) else Fault(MALFORMED, " ".join(str(error).split()))
+                raw, reason = self.quote(record)[:RAW_CHARACTERS], fault.reason[:REASON_CHARACTERS]
+                block.append((self.file, line, fault.kind, raw, reason or None, *nothing))
             if len(block) >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield _as_table(block, schema)
                 block, size = [], 0

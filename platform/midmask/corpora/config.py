@@ -20,26 +20,25 @@ class Format:
     """A line of the table.
 
     module: in `midmask.corpora`, with a `READER`. place: the kind of text after `NAME:` in a corpus's name: a FOLDER
-    (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    (or URI), an ID, or nothing for a collection that is built in.
     """
 
     module: str
     place: Literal["FOLDER", "ID", ""] = "FOLDER"
-    example: str = "/data/cranfield"
 
 
 FORMATS = Registry(
     "corpus format",
     {
-        "pydocs": Format("pydocs", place="", example=""),  # docstrings of installed packages
+        "pydocs": Format("pydocs", place=""),  # docstrings of installed packages
         "beir": Format("beir"),  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
         "msmarco": Format("msmarco"),  # the official passage files, TREC Deep Learning
         "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
         "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
         "texts": Format("texts"),  # jsonl files of texts, for pre-training
-        "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
-        "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
+        "docs": Format("docs"),  # documents of people, cut into passages
+        "ir_datasets": Format("irds", place="ID"),  # MacAvaney et al. 2021
     },
 )
 
@@ -60,10 +59,7 @@ def refuse_unknown_form(name: str) -> None:
     if colon and not wanted.place:
         raise UserError(f"corpus {name!r}: {kind} takes no place; write {kind}")
     if wanted.place and not place:
-        raise UserError(
-            f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "
-            f"{kind}:{wanted.example}"
-        )
+        raise UserError(f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}")
 
 
 def has_folder(name: str) -> bool:

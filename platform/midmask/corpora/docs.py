@@ -18,7 +18,7 @@ from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents import KINDS, ending
 from midmask.corpora.documents.blocks import DAMAGED, NO_TEXT, BadRow, DocumentFile, ParsedDocument, Unreadable
-from midmask.corpora.documents.passages import Provenance, cut_passages, splitter
+from midmask.corpora.documents.passages import cut_passages, passage_id, splitter
 from midmask.errors import UserError, how_to_install, reason
 from midmask.store.place import Place
 
@@ -117,8 +117,7 @@ class DocumentPiece(RecordPiece):
         first = list(islice(passages, 2))
         whole = document.row is not None and len(first) == 1
         for number, passage in enumerate(chain(first, passages), start=1):
-            span = Provenance(self.file, passage.start, passage.end, document.row)
-            doc_id = Provenance(self.file, row=document.row).doc_id if whole else span.doc_id
+            doc_id = passage_id(self.file, None if whole else passage, document.row)
             yield document.row or number, _Passage(doc_id, passage.title, passage.text)
 
     def quote(self, record: _Passage | BadRow) -> str:

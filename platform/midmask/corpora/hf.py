@@ -6,7 +6,7 @@
 
 That is how BEIR's collections on the hub look once their configurations are saved. Each dataset is a folder with
 `dataset_info.json` and `state.json`, which names its Arrow files (IPC streams); or, where a DatasetDict was saved, a
-folder with `dataset_dict.json` and a dataset for each split. The splits of corpus/ and of queries/ are read together.
+folder with a dataset for each split. The splits of corpus/ and of queries/ are read together.
 
 A folder that is one dataset holds texts for pre-training alone; those without an id are known by a hash, as in `beir`.
 
@@ -29,7 +29,7 @@ from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.tables import arrow_batches, columns_told, readable
 
-STATE, SPLITS = "state.json", "dataset_dict.json"
+STATE = "state.json"
 LAYOUT = (
     "corpus/ (_id, text[, title]), queries/ (_id, text) and qrels/SPLIT/ (query-id, corpus-id, score), each as "
     "save_to_disk of Hugging Face's datasets writes it (state.json and the .arrow files that it names); or one such "
@@ -95,18 +95,11 @@ def open_hf(folder: Place) -> CorpusPieces:
 
 
 def _datasets(folder: Place, part: str) -> dict[str, str]:
-    """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself;
-    else those that dataset_dict.json names, or, without this file, all that are there.
-    """
+    """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself."""
     names = data_files(folder / part)
     if STATE in names:
         return {"": part}
-    splits = _json(folder / part / SPLITS, "splits", str) if SPLITS in names else names
-    return {
-        split: f"{part}/{split}"
-        for split in sorted(splits)
-        if SPLITS in names or (folder / part / split / STATE).exists()
-    }
+    return {split: f"{part}/{split}" for split in names if (folder / part / split / STATE).exists()}
 
 
 def _pieces(
@@ -121,7 +114,7 @@ def _pieces(
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
         dataset = folder / path if path else folder
-        files = sorted(str(entry.get("filename")) for entry in _json(dataset / STATE, "_data_files", dict))
+        files = sorted(_files(dataset / STATE))
         if strange := [file for file in files if file not in dataset.names()]:
             raise UserError(
                 f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again"
@@ -154,17 +147,14 @@ def _find_columns(file: Place, groups: Sequence[tuple[str, ...]], optional: tupl
     return found
 
 
-def _json(file: Place, field: str, kind: type) -> list[Any]:
-    """The list in a field of a JSON file, its elements of one type."""
-    with readable(file, f"wanted is {LAYOUT}"):
-        data = file.read()
+def _files(state: Place) -> list[str]:
+    """The names of Arrow files in a state.json."""
+    with readable(state, f"wanted is {LAYOUT}"):
+        data = state.read()
     try:
-        values = json.loads(data)[field]
+        return [str(entry["filename"]) for entry in json.loads(data)["_data_files"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        values = None
-    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
-    return values
+        raise UserError(f"{state}: no list '_data_files' in it; save the dataset again") from None
 
 
 READER = FolderReader(LAYOUT, open_hf)

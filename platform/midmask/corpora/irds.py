@@ -24,10 +24,10 @@ from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import Fault, RecordPiece, is_nothing, whole_grade
+from midmask.corpora.chunks import RecordPiece, read_text, read_title, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.errors import UserError, how_to_install, quoted, unknown
+from midmask.errors import UserError, how_to_install, unknown
 
 BLOCK_ROWS = 2_048
 
@@ -128,7 +128,6 @@ def _is_missing(error: Exception) -> bool:
 WORDS = {"train": "train", "training": "train", "test": "test"}
 WORDS |= dict.fromkeys(("dev", "val", "valid", "validation"), "dev")
 TREC_DL = re.compile(r"trec-dl-20(19|20)")
-NO_TEXT = "no text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,14 +239,14 @@ def _name_of_child(part: str) -> str:
 
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
-    body = next((name for name in ("text", "body") if name in record._fields), "")
-    title = getattr(record, "title", None) if body else None
-    return str(record.doc_id), "" if is_nothing(title) else _require_string(title), _text_of(record, body)
+    row = record._asdict()
+    has_text = "text" in row or "body" in row
+    return str(record.doc_id), read_title(row) if has_text else "", _text_of(record, "text", "body")
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    return str(record.query_id), _text_of(record, "text" if "text" in record._fields else "")
+    return str(record.query_id), _text_of(record, "text")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -258,18 +257,11 @@ def _judgement(record: Any) -> tuple[str, str, int]:
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 
 
-def _text_of(record: Any, field: str) -> str:
-    if field:
-        return _require_string(getattr(record, field))
-    if not hasattr(record, "default_text"):
-        raise Fault(NO_TEXT)
-    return _require_string(record.default_text())
-
-
-def _require_string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Fault(NO_TEXT, f"text is {quoted(value)}")
-    return value
+def _text_of(record: Any, *fields: str) -> str:
+    row = record._asdict()
+    if not row.keys() & set(fields) and hasattr(record, "default_text"):
+        return read_text({"text": record.default_text()}, "text")
+    return read_text(row, *fields)
 
 
 READER = IrDatasetsReader()

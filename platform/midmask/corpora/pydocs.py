@@ -154,11 +154,12 @@ def _rule(summary: str, body: str, max_characters: int) -> str | None:
 NOT_PYTHON = "malformed file"
 FIELDS = ["rule", "name", "module", "summary", "text"]
 SCHEMA = pa.schema([*ORIGIN, *((name, pa.string()) for name in FIELDS)])
-TESTS = {"test", "tests", "_tests", "testing"}
-VENDORED = frozenset(
-    "vendor _vendor vendored _vendored extern externals external third_party _third_party thirdparty thirdparty_files "
-    "node_modules".split()
+LEFT_OUT = frozenset(
+    "test tests _tests testing vendor _vendor vendored _vendored extern externals external third_party _third_party "
+    "thirdparty thirdparty_files node_modules".split()
 )
+"""Folders of tests, and of somebody else's code."""
+TEST_FILE = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,6 @@ class SourcePiece:
         yield pa.Table.from_pylist(rows, schema=SCHEMA)
 
     def _rows(self) -> Iterator[dict[str, object]]:
-        if rule := rule_for(self.file):
-            yield {"line": 0, "rule": rule}
-            return
         module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         source = (package_folder(self.package).parent / self.file).read_bytes()
         try:
@@ -205,14 +203,6 @@ class SourcePiece:
                 yield {"line": line, "rule": rule}
             else:
                 yield {"line": line, "name": name, "module": module, "summary": summary, "text": body}
-
-
-def rule_for(path: str) -> str | None:
-    """Why a file is left out: it holds tests, or somebody else's code."""
-    *folders, file = path.split("/")
-    if TESTS & set(folders) or file.startswith("test_") or file.endswith("_test.py") or file == "conftest.py":
-        return "test file"
-    return "vendored file" if VENDORED & set(folders) else None
 
 
 @cache
@@ -239,16 +229,16 @@ def package_version(package: str) -> str:
     return version(names[0]).split("+")[0] if names else "unknown"
 
 
-def _source_sizes(folder: Path) -> dict[str, int]:
-    """Modules by path below the folder that holds the package, in order, and their bytes."""
-    sizes = {}
+def _source_sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """Modules by path below the folder that holds the package, in order, and their bytes; without those that hold
+    tests, or somebody else's code.
+    """
     for root, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         inside = Path(root).relative_to(folder.parent).as_posix()
         for file in sorted(files):
-            if file.endswith(".py"):
-                sizes[f"{inside}/{file}"] = os.path.getsize(os.path.join(root, file))
-    return sizes
+            if file.endswith(".py") and not TEST_FILE.fullmatch(file):
+                yield f"{inside}/{file}", os.path.getsize(os.path.join(root, file))
 
 
 @dataclass(frozen=True)
@@ -263,7 +253,7 @@ class PydocsReader:
             [
                 SourcePiece(package, package_version(package), file, size, config.max_characters)
                 for package in config.packages
-                for file, size in _source_sizes(package_folder(package)).items()
+                for file, size in _source_sizes(package_folder(package))
             ]
         )
 
@@ -297,7 +287,7 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table,
     table = pa.concat_tables(table.select(FIELDS) for table in chain([SCHEMA.empty_table()], tables))
     left_out = Counter(table["rule"].to_pylist())
     rules = {str(rule): number for rule, number in left_out.items() if rule}
-    rules["docstrings"] = sum(number for rule, number in left_out.items() if not str(rule).endswith(" file"))
+    rules["docstrings"] = len(table)
     rows = table.filter(pc.is_null(table["rule"])).to_pandas()
     rows["key"] = [" ".join(plain_words(summary)) for summary in rows["summary"]]
     generic = rows.groupby("key")["text"].transform("nunique") > GENERIC

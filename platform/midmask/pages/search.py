@@ -13,7 +13,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from midmask.choice.excerpts import excerpt, highlight
 from midmask.choice.judgements import Judgements, JudgementStore
-from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
@@ -235,23 +234,12 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str, mark: str) -
     Args:
         mark: HTML of its own.
     """
-    file, place = _place(doc_id)
     shown = excerpt(text, query)
     cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
     return _hit.render(
         {
-            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown, "origin": file + place},
-            "head": highlight(title or file, query),
+            **{"doc_id": doc_id, "rank": rank, "mark": mark, "shown": shown},
+            "head": highlight(title or doc_id, query),
             "whole": highlight(cut, query) if shown.before or shown.after else (),
         }
     )
-
-
-def _place(doc_id: str) -> tuple[str, str]:
-    """The file that an id names, and where in it the passage lies, in words; an id of another form is its own file."""
-    origin = provenance_of(doc_id)
-    if origin is None:
-        return doc_id, ""
-    row = "" if origin.row is None else f" · row {origin.row:,}"
-    span = "" if origin.start is None else f" · characters {origin.start:,} to {origin.end:,}"
-    return origin.file, row + span

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that it needs, "" for none.
+    """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that it needs, or "".
     share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever files of
     this kind give other text.
     """

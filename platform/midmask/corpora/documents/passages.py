@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from midmask.core.config import library_versions
 from midmask.corpora.documents.blocks import TextBlock
@@ -175,36 +175,19 @@ def _size(units: list[Unit]) -> int:
     return sum(unit.words for unit in units)
 
 
-_ID = re.compile(r"(?P<file>[^#\s]+)#(?:(?P<row>[1-9]\d*)(?:\Z|:(?=\d)))?(?:(?P<start>\d+)-(?P<end>\d+))?(?<!#)")
 _UNSAFE = re.compile(r"[\s#%\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """A span of a document. file: path below the corpus's folder. start, end: characters of the extracted text, end not
-    included; None for a whole row. row: of a table, from 1; None for other documents.
+def passage_id(file: str, span: CutPassage | None, row: int | None = None) -> str:
+    """The id of a passage.
+
+    Args:
+        file: path below the corpus's folder. span: None for a whole row. row: of a table, from 1; None for other
+            documents.
     """
-
-    file: str
-    start: int | None = None
-    end: int | None = None
-    row: int | None = None
-
-    @property
-    def doc_id(self) -> str:
-        """The passage's id; `provenance_of` gives this object back."""
-        span = "" if self.start is None else f"{self.start}-{self.end}"
-        row = "" if self.row is None else f"{self.row}{':' if span else ''}"
-        return f"{_UNSAFE.sub(lambda match: quote(match[0]), self.file)}#{row}{span}"
-
-
-def provenance_of(doc_id: str) -> Provenance | None:
-    """What an id of the corpus format `docs` states; None for an id of another form."""
-    match = _ID.fullmatch(doc_id)
-    if match is None:
-        return None
-    row, start, end = (None if match[name] is None else int(match[name]) for name in ("row", "start", "end"))
-    return Provenance(unquote(match["file"]), start, end, row)
+    characters = "" if span is None else f"{span.start}-{span.end}"
+    number = "" if row is None else f"{row}{':' if span else ''}"
+    return f"{_UNSAFE.sub(lambda match: quote(match[0]), file)}#{number}{characters}"
 
 
 def document_of(doc_id: str) -> str:
