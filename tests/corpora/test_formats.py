@@ -356,7 +356,7 @@ def test_what_is_missing_is_named_and_not_fetched(home: Path, calls: list[str], 
         open_corpus(CorpusConfig(name="ir_datasets:msmarco-passage/dev/small"))
     line = str(error.value)
     kind = {"collection.tsv": "docs"}.get(part, part.rsplit("/", 1)[-1].removesuffix(".tsv"))
-    assert f"ir_datasets:msmarco-passage/dev/small: its {kind} are not on this machine. " in line and "\n" not in line
+    assert f"ir_datasets:msmarco-passage/dev/small: its {kind} cannot be read: " in line and "\n" not in line
     assert line.endswith(f"type: ir_datasets export msmarco-passage/dev/small {kind} > /dev/null")
     assert not calls
 
@@ -365,7 +365,7 @@ def test_a_users_own_calls_of_the_package_fetch_as_ever(home: Path, calls: list[
     import requests
     from ir_datasets.util import RequestsDownload
 
-    with pytest.raises(UserError, match="not on this machine"):
+    with pytest.raises(UserError, match="would have been fetched"):
         open_corpus(CorpusConfig(name="ir_datasets:beir/scifact"))
     assert not calls
     with pytest.raises(requests.ConnectionError), RequestsDownload("https://host/x", tries=1).stream() as stream:

@@ -14,7 +14,6 @@ records are read here. What it needs to unpack or to index, it writes to its own
 """
 
 import contextlib
-import errno
 import hashlib
 import re
 from collections.abc import Iterator
@@ -35,13 +34,9 @@ _LOCK = RLock()
 """Held while records are read, since downloads are refused in all of the package meanwhile."""
 
 
-class _Refused(Exception):
-    """Something would have been fetched."""
-
-
 def _refuse() -> None:
     """In place of the package's function that imports requests, for its every download."""
-    raise _Refused
+    raise ConnectionRefusedError("something would have been fetched, which is not allowed")
 
 
 def records(dataset_id: str, rows: str) -> Iterator[Any]:
@@ -95,39 +90,34 @@ def _library() -> Any:
 @contextlib.contextmanager
 def _reading(dataset_id: str, rows: str) -> Iterator[None]:
     """In here downloads are refused unless they are allowed, and what the package raises is an error for people."""
-    is_offline, libraries = not is_on(ALLOW_DOWNLOAD), _library().lazy_libs
+    libraries = _library().lazy_libs
     with _LOCK:
         import_requests = libraries.requests
-        libraries.requests = _refuse if is_offline else import_requests
+        libraries.requests = import_requests if is_on(ALLOW_DOWNLOAD) else _refuse
         try:
             yield
         except UserError:
             raise
         except Exception as error:  # readers of two hundred formats
-            if is_offline and _is_missing(error):
-                raise UserError(
-                    f"ir_datasets:{dataset_id}: its {rows} are not on this machine. To have them fetched, or see where "
-                    f"to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
-                    f"ir_datasets export {dataset_id} {rows} > /dev/null"
-                ) from None
             said = " ".join(str(error).split())[:300]
             raise UserError(
-                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
+                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}. To have fetched "
+                f"what is not on this machine, or see where to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
+                f"ir_datasets export {dataset_id} {rows} > /dev/null"
             ) from None
         finally:
             libraries.requests = import_requests
 
 
-def _is_missing(error: Exception) -> bool:
-    """Whether a file is not here: one to fetch, from one or several mirrors, or one that its owners give away."""
-    if isinstance(error, RuntimeError) and len(error.args) == 2 and isinstance(error.args[1], list):
-        return any(_is_missing(tried) for _, tried in error.args[1])
-    return isinstance(error, _Refused) or (isinstance(error, OSError) and error.errno in (None, errno.ENOENT))
-
-
-WORDS = {"train": "train", "training": "train", "test": "test"}
-WORDS |= dict.fromkeys(("dev", "val", "valid", "validation"), "dev")
-TREC_DL = re.compile(r"trec-dl-20(19|20)")
+WORDS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "trec-dl-2019": "dl19",
+    "trec-dl-2020": "dl20",
+    **dict.fromkeys(("dev", "val", "valid", "validation"), "dev"),
+}
+"""Parts of ids, and words in them -> the split that they name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +205,7 @@ def split_ids(dataset_id: str) -> dict[str, str]:
             by_split.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
     if twice := [ids for ids in by_split.values() if len(ids) > 1]:
         raise UserError(f"ir_datasets:{dataset_id}: {' and '.join(twice[0])} are the same split; name one of them")
-    if by_split and (not parent.has_qrels() or by_split.keys() & set(WORDS.values())):
+    if by_split and (not parent.has_qrels() or by_split.keys() & {"train", "dev", "test"}):
         return {split: by_split[split][0] for split in sorted(by_split)}
     return {split_of(dataset_id): dataset_id} if parent.has_qrels() else {}
 
@@ -223,9 +213,7 @@ def split_ids(dataset_id: str) -> dict[str, str]:
 def split_of(dataset_id: str) -> str:
     """Name of the split that an id of ir_datasets is."""
     for part in reversed(dataset_id.split("/")[1:]):
-        if match := TREC_DL.fullmatch(part):
-            return f"dl{match[1]}"
-        for word in re.findall("[a-z]+", part.lower()):
+        for word in (part, *re.findall("[a-z]+", part.lower())):
             if word in WORDS:
                 return WORDS[word]
     return "test"
@@ -233,8 +221,7 @@ def split_of(dataset_id: str) -> str:
 
 def _name_of_child(part: str) -> str:
     """Split name of a child dataset. Dots are replaced, because `test.head` means slice head of split test."""
-    match = TREC_DL.fullmatch(part)
-    return f"dl{match[1]}" if match else WORDS.get(part, part.replace(".", "-"))
+    return WORDS.get(part, part.replace(".", "-"))
 
 
 def _passage(record: Any) -> tuple[str, str, str]:

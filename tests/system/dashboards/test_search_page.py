@@ -71,7 +71,7 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: pages.
     pages.wait_until_equal(browser, lambda page: pages.texts(page, "[class*=st-key-hit-right-] .change"), expected)
     marked = {one.lower() for one in pages.texts(browser, ".mm-hit mark")}
     assert {"port", "server"} <= marked <= {"port", "server", "change"}
-    pages.wait_for_text(browser, "faq.md · characters 81 to 200")
+    pages.wait_for_text(browser, "faq.md#81-200")
     times = ".mm-side .time"
     pages.wait_until_equal(browser, lambda page: [one[-3:] for one in pages.texts(page, times)], [" ms", " ms"])
     press_thumb(browser, "right", 1, 0)
