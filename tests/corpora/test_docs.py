@@ -43,7 +43,7 @@ def test_documents_of_all_kinds_become_passages_with_their_places(tmp_path: Path
     between = " \u203a "
     assert found == {
         "guide/install.md#9-19": ("Install", "Read this."),
-        "guide/install.md#28-46": (f"Install{between}Linux", "Type make.\none\ntwo"),
+        "guide/install.md#28-47": (f"Install{between}Linux", "Type make.\n\none\ntwo"),
         "guide/use.rst#0-56": ("use", "Use\n===\n\nSee :ref:`there <x>`.\n\nMore\n----\n\nAnd ``code``."),
         "notes.txt#0-58": ("notes", "First words of the notes.\n\nSecond paragraph,\nof two lines."),
         "paper.pdf#0-37": ("The Paper", "A page of a paper.\n\nAnd another page."),
@@ -263,7 +263,7 @@ inside
     assert found[1][1].endswith("__init__ and snake_case_name.") and "Words here" in found[1][1]
     assert found[2:5] == [(2, "Two"), (0, "first\ngoes on"), (0, "second")]
     code = ["Then.", "# indented code", "# no heading"]
-    assert [text for _, text in found[5:]] == [*code, "a b", "1 2", "quoted & kept", "inside"]
+    assert [text for _, text in found[5:]] == [*code, "a | b", "1 | 2", "quoted & kept", "inside"]
 
 
 INLINE = {

@@ -39,9 +39,9 @@ class Kind(NamedTuple):
 KINDS = {
     ".txt": Kind("blocks", "read_plain"),
     ".rst": Kind("blocks", "read_plain", version=2),
-    ".md": Kind("markup", "read_markdown", version=3),
-    ".html": Kind("markup", "read_html", "lxml", share=0.3, version=2),
-    ".htm": Kind("markup", "read_html", "lxml", share=0.3, version=2),
+    ".md": Kind("markup", "read_markdown", version=2),
+    ".html": Kind("markup", "read_html", "lxml", share=0.3),
+    ".htm": Kind("markup", "read_html", "lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),
     ".csv": Kind("rows", "read_separated"),
     ".tsv": Kind("rows", "read_separated"),

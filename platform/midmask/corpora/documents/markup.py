@@ -3,8 +3,9 @@
 Left out are scripts, styles, forms' controls, and the page's frame (nav, footer, aside, and elements whose role is
 navigation, contentinfo or complementary). A page with one element `main` that has text is read from that alone.
 
-Markdown is rendered as XHTML by markdown-it and read alike. A title in front matter (`title: …` between lines of `---`)
-is the document's; the rest of it is left out.
+Markdown is rendered as XHTML by markdown-it and read alike, but that white space stays, cells are divided, and
+all paragraphs of a list or a quotation are lines of one. A title in front matter (`title: …` between lines of `---`) is
+the document's; the rest of it is left out.
 """
 
 import html
@@ -40,6 +41,8 @@ SPACES = {"td": " ", "th": " ", "hr": " ", "br": "\n"}
 """What stands in the text in place of the beginning of an element."""
 OWN_LINE = frozenset({"li", "tr", "dt", "dd", "option"})
 """Elements that stand in lines of their own, without a blank line between."""
+CELL = " | "
+"""What divides the cells of a table of Markdown."""
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 
 _SPACE = re.compile(r"\s+")
@@ -48,58 +51,72 @@ _SPACE = re.compile(r"\s+")
 class _Page:
     """A page's title, and the blocks of its main part: a target of the parsers of lxml and of the standard library."""
 
-    def __init__(self) -> None:
-        self.title = ""
+    def __init__(self, *, markdown: bool = False) -> None:
+        self._markdown = markdown
+        self._title = ""
         self._found: list[tuple[bool, TextBlock]] = []  # whether it stands in the element `main`
         self._mains = 0
         self._open: list[str] = []  # kinds of the elements that are open
         self._inside: Counter[str] = Counter()  # how many of each kind
-        self._parts: list[str] = []
+        self._run = ""  # the text since the last tag that counts
+        self._parts: list[str] = []  # of the block that is read
         self._before = PARAGRAPH
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        if tag in SPACES:
-            self._parts.append(SPACES[tag])
-        elif tag not in IN_LINE:
-            self._end_block(tag)
         role = attributes.get("role")
         kind = "left out" if tag in LEFT_OUT or role in FRAME else "main" if role == "main" else tag
-        self._mains += kind == "main"
+        if kind != "left out" and not self._inside["left out"]:
+            self._end_run()
+            if self._markdown and tag in ("td", "th"):
+                self._parts.append(CELL)
+            elif tag in SPACES:
+                self._parts.append(SPACES[tag])
+            elif tag not in IN_LINE:
+                self._end_block(tag)
+            if self._markdown and tag == "img":
+                self._parts.append(attributes["alt"])
+            self._mains += kind == "main"
         self._open.append(kind)
         self._inside[kind] += 1
-        if tag == "img":
-            self.data(attributes.get("alt", ""))
 
     def end(self, tag: str) -> None:
-        if tag not in IN_LINE and tag not in SPACES:
-            self._end_block(tag)
+        if not self._inside["left out"]:
+            self._end_run()
+            if tag not in IN_LINE and tag not in SPACES:
+                self._end_block(tag)
         self._inside[self._open.pop()] -= 1
 
     def data(self, text: str) -> None:
-        if self._inside["left out"]:
-            return
         if self._inside["title"]:
-            self.title += text
-        else:
-            self._parts.append(text if self._inside["pre"] else _SPACE.sub(" ", text))
+            self._title += text if self._inside["head"] else ""
+        elif not self._inside["left out"]:
+            self._run += text
+
+    def _end_run(self) -> None:
+        self._parts.append(self._run if self._markdown or self._inside["pre"] else _SPACE.sub(" ", self._run))
+        self._run = ""
 
     def _end_block(self, tag: str) -> None:
         """Takes the text since the last border of a block; the next block begins or ends an element of this name."""
-        text = "".join(self._parts).strip()
+        text = "".join(self._parts).removeprefix(CELL).strip()
         self._parts = []
+        at_top = len(self._open) < 3  # in Markdown: of the body itself
         if text:
             level = next((HEADINGS[name] for name in HEADINGS if self._inside[name]), 0)
-            if not self._inside["pre"]:
-                text = "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
+            level = 0 if self._markdown and not at_top else level
             block = heading(text, level) if level else TextBlock(text, 0, self._before)
             self._found.append((self._inside["main"] > 0, block))
-        self._before = LINE if tag in OWN_LINE else PARAGRAPH
+        if not self._markdown:
+            self._before = LINE if tag in OWN_LINE else PARAGRAPH
+        elif text or len(self._open) < 2:
+            self._before = PARAGRAPH if at_top else LINE
 
     def close(self) -> ParsedDocument:
+        self._end_run()
         self._end_block("")
         main = [block for in_main, block in self._found if in_main]
         blocks = main if main and self._mains == 1 else [block for _, block in self._found]
-        return ParsedDocument(" ".join(self.title.split()), iter(blocks))
+        return ParsedDocument(" ".join(self._title.split()), iter(blocks))
 
 
 def read_html(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
@@ -143,17 +160,26 @@ def markdown_blocks(text: str) -> Iterator[TextBlock]:
     """The blocks of Markdown, without tags of HTML; the line ends of a paragraph stay."""
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"breaks": True}).enable("table")
-    parser.add_render_rule("html_inline", _without_tags)
-    parser.add_render_rule("html_block", _without_tags)
+    parser = MarkdownIt("commonmark").enable("table")
+    for kind, rule in RULES.items():
+        parser.add_render_rule(kind, rule)
     tokens = parser.parse(_NO_XML.sub(" ", text))
     if any(token.level >= NESTING - 1 for token in tokens):
         return text_blocks(text)
-    page = XMLParser(target=_Page())
-    page.feed(f"<body>{parser.renderer.render(tokens, parser.options, {})}</body>")
+    page = XMLParser(target=_Page(markdown=True))
+    rendered = parser.renderer.render(tokens, parser.options, {})
+    page.feed("<body>" + re.sub(">\n+<", "><", rendered) + "</body>")
     return page.close().blocks  # type: ignore[no-any-return]
 
 
 def _without_tags(renderer: Any, tokens: Any, place: int, options: Any, env: Any) -> str:
-    content = html.escape(html.unescape(_TAG.sub("", tokens[place].content)))
-    return f"<p>{content}</p>" if tokens[place].type == "html_block" else content
+    return f"<pre>{html.escape(html.unescape(_TAG.sub('', tokens[place].content)))}</pre>"
+
+
+RULES = {
+    "html_block": _without_tags,
+    "html_inline": lambda *_: "",
+    "softbreak": lambda *_: "<br />",
+    "hardbreak": lambda *_: "<br />",
+}
+"""How tokens are rendered that are rendered otherwise than by markdown-it itself."""
