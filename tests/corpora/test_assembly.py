@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity, join, writer
 from midmask.corpora.duplicates import clusters, signatures, similar_pairs
 from midmask.corpora.ids import IdTable
+from midmask.corpora.pydocs import package_folder
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.statistics import TextStatistics
 from midmask.errors import UserError
@@ -45,6 +46,7 @@ def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> tupl
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{source}\nraise SystemExit('imported!')\n")
     monkeypatch.syspath_prepend(str(folder))
+    package_folder.cache_clear()
     return ("toydocs",)
 
 
@@ -123,15 +125,15 @@ def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest
     assert rules["docstrings"] == 1 + 5 + 11
     once = ("short body", "no body", "body repeats its summary", "no summary", "long summary")
     assert [rules[rule] for rule in once] == [1] * 5
-    assert rules["generic summary"] == 11 and rules["test file"] >= 1
+    assert rules["generic summary"] == 11
 
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=30)
 
 
-@given(st.lists(texts, max_size=8), texts, st.sampled_from([1, 4, 64]))
-def test_the_table_equals_a_dictionary_even_when_hashes_collide(batches, asked, hash_bits) -> None:
-    table = IdTable(hash_bits)
+@given(st.lists(texts, max_size=8), texts)
+def test_the_table_equals_a_dictionary(batches, asked) -> None:
+    table = IdTable()
     oracle: dict[str, int] = {}
     for batch in batches:
         wanted = []
@@ -140,7 +142,6 @@ def test_the_table_equals_a_dictionary_even_when_hashes_collide(batches, asked, 
             oracle.setdefault(text, len(oracle))
         assert table.add(batch).tolist() == wanted
     assert len(table) == len(oracle)
-    assert [table[row] for row in range(len(table))] == list(oracle)
     assert table.rows(asked).tolist() == [oracle.get(text, -1) for text in asked]
 
 
@@ -328,7 +329,7 @@ def test_quoras_queries_are_the_passages_of_their_ids_only(tmp_path: Path) -> No
     """Passage 4 has the text of query 1, but is another question; it stays, as in BEIR's own evaluation."""
     name = write_set(tmp_path / "in", QUORA, {"1": "how to fly", "3": " why is it so "}, [("1", "2", 1), ("3", "2", 1)])
     facts = prepared(name, tmp_path / "out")["self_matches"]
-    assert facts == {"rule": "id", "pairs": 2, "same_id": 2, "same_text": 2, "same_id_and_text": 2}
+    assert facts == {"rule": "id", "pairs": 2, "same_id": 2, "same_id_and_text": 2}
     assert pairs(tmp_path / "out") == {("1", "1"), ("3", "3")}
 
 
@@ -337,21 +338,13 @@ def test_numbers_that_agree_by_chance_are_no_self_matches(tmp_path: Path) -> Non
     queries = {"1": "what is this", "2": "what is that", "9": "why is it so"}
     name = write_set(tmp_path / "in", QUORA, queries, [("1", "1", 1), ("2", "2", 1), ("9", "4", 1)])
     facts = prepared(name, tmp_path / "out")["self_matches"]
-    assert facts == {"rule": "none", "pairs": 0, "same_id": 2, "same_text": 1, "same_id_and_text": 0}
+    assert facts == {"rule": "none", "pairs": 0, "same_id": 2, "same_id_and_text": 0}
     assert pairs(tmp_path / "out") == set()
 
 
-def test_without_common_ids_the_text_tells_and_the_relevant_passage_stays(tmp_path: Path) -> None:
-    queries = {"q1": "how to fly", "q3": "why is it so"}
-    name = write_set(tmp_path / "in", QUORA, queries, [("q1", "4", 1), ("q3", "2", 1), ("q3", "3", 0)])
-    assert prepared(name, tmp_path / "out")["self_matches"]["rule"] == "text"
-    # q1 is passages 1 and 4 by text, but 4 is judged relevant; grade 0 is no reason to stay.
-    assert pairs(tmp_path / "out") == {("q1", "1"), ("q3", "3")}
-
-
-@pytest.mark.parametrize(("rule", "wanted"), [("none", set()), ("text", {("1", "4"), ("1", "1"), ("3", "3")})])
-def test_the_rule_can_be_given(tmp_path: Path, rule: str, wanted: set[tuple[str, str]]) -> None:
-    name = write_set(tmp_path / "in", QUORA, {"1": "how to fly", "3": "why is it so"}, [("1", "2", 1)])
+@pytest.mark.parametrize(("rule", "wanted"), [("none", set()), ("id", {("2", "2")})])
+def test_the_rule_can_be_given_and_a_relevant_passage_stays(tmp_path: Path, rule: str, wanted: set[Any]) -> None:
+    name = write_set(tmp_path / "in", QUORA, {"1": "what is this", "2": "that"}, [("1", "1", 1), ("2", "2", 0)])
     facts = prepared(name, tmp_path / "out", self_matches=rule)["self_matches"]
     assert (facts["rule"], facts["pairs"]) == (rule, len(wanted)) and pairs(tmp_path / "out") == wanted
 

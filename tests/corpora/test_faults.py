@@ -21,8 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask import Corpus
-from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, nq, open_corpus, prepare
-from midmask.corpora import chunks as pieces
+from midmask.corpora import CorpusConfig, chunks, corpus_identity, judged_splits, nq, open_corpus, prepare
 from midmask.corpora.config import FORMATS, name_forms
 from midmask.corpora.nq import parse_answers
 from midmask.corpora.opening import BrokenFile
@@ -77,7 +76,7 @@ def refused(name: str) -> str:
 NO_DATA = [
     ("corpus.jsonl", parquet(), "binary data"), ("corpus.jsonl", zipped(LINES), "binary data"),
     ("corpus.jsonl.gz", gzip.compress(gzip.compress(LINES)), "binary data"),
-    ("corpus.jsonl", bz2.compress(LINES), "binary data"), ("qrels/test.tsv", TSV.encode("utf-16"), "UTF-16"),
+    ("corpus.jsonl", bz2.compress(LINES), "binary data"), ("qrels/test.tsv", TSV.encode("utf-16"), "or text in UTF-16"),
     ("queries.jsonl", b"\0\0\0\7\1" * 20, "binary data"),
 ]  # fmt: skip
 
@@ -94,8 +93,8 @@ def test_what_is_no_text_is_named_in_every_file(tmp_path: Path, file: str, data:
 
 OTHER_FORMS = {
     "an array": ("corpus.jsonl", json.dumps(DOCS).encode(), "not a JSON object"),
-    "a web page": ("corpus.jsonl", b"<!DOCTYPE html>\n<html><title>404</title></html>\n", "no JSON"),
-    "a table": ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "no JSON"),
+    "a web page": ("corpus.jsonl", b"<!DOCTYPE html>\n<html><title>404</title></html>\n", "Expecting value"),
+    "a table": ("corpus.jsonl", layouts.lines([(row["_id"], row["text"]) for row in DOCS]), "Expecting value"),
     "nothing": ("corpus.jsonl", b" \n\n", "there is no passage in it"),
     "commas": ("qrels/test.tsv", TSV.replace("\t", ",").encode(), "its rows have 1 columns"),
 }
@@ -152,7 +151,7 @@ COLLECTIONS: dict[str, tuple[Callable[[Path], Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("kind", COLLECTIONS)
-def test_strays_change_nothing_and_are_named(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_strays_change_nothing(tmp_path: Path, kind: str) -> None:
     write_collection, folders = COLLECTIONS[kind]
     write_collection(tmp_path / "clean/set")
     write_collection(tmp_path / "in/set")
@@ -161,14 +160,9 @@ def test_strays_change_nothing_and_are_named(tmp_path: Path, kind: str, caplog: 
         for name, data in {**STRAYS, **leftovers}.items():
             write(tmp_path / "in/set" / folder / name, data)
     clean, config = (CorpusConfig(name=f"{kind}:{tmp_path}/{folder}/set") for folder in ("clean", "in"))
-    caplog.set_level(logging.INFO)
     assert judged_splits(config) == judged_splits(clean) and corpus_identity(config) == corpus_identity(clean)
     assert prepared(config.name, tmp_path / "out") == prepared(clean.name, tmp_path / "wanted")
     assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
-    for folder, file in folders.items():
-        begin = f"{tmp_path}/in/set/{folder}".rstrip("/") + ": not"
-        (named,) = (line for line in caplog.messages if line.startswith(begin))
-        assert f"._{file}" in named
 
 
 @pytest.mark.parametrize("name", ["test.long.tsv", "readable.tsv", "noticed.tsv.gz"])
@@ -236,10 +230,10 @@ def faults(kinds: dict[str, list[bytes]], most: int) -> st.SearchStrategy[list[t
     *(st.lists(st.integers(0, 1000), min_size=12, max_size=12), st.booleans(), st.booleans()),
 )
 def test_rows_read_are_rows_kept_and_rows_quarantined(docs, qrels, places, packed, small) -> None:
-    """Plain and packed, in one piece and in many byte ranges."""
+    """Plain and packed, in one block and in many."""
     end = ".gz" if packed else ""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "PIECE_BYTES", 257 if small else pieces.PIECE_BYTES)
+        patch.setattr(chunks, "BLOCK_ROWS", 3 if small else chunks.BLOCK_ROWS)
         root, out = Path(folder, "in"), Path(folder, "out")
         write_beir(root, packed=packed)
         wanted = inject(root / f"corpus.jsonl{end}", docs, places, first=1)
@@ -330,7 +324,7 @@ def test_nothing_in_a_field_is_a_missing_value(tmp_path: Path, row: dict[str, An
 
 
 PASSAGES: list[tuple[Any, str, str]] = [
-    ({"_id": "n", "title": NAN, "text": NAN}, "empty passage", "text is nan"),
+    ({"_id": "n", "title": NAN, "text": NAN}, "empty passage", "neither a text nor a title"),
     ({"_id": "n", "body": "x"}, "malformed line", "no field text; its fields are ['_id', 'body']"),
     ({"_id": "n", "title": math.inf, "text": "x"}, "malformed line", "title is inf"),
     ({"_id": NAN, "text": "x"}, "malformed line", "_id is nan"),
@@ -440,12 +434,12 @@ def test_dprs_array_is_cut_alike_however_it_is_read(tmp_path, monkeypatch, chunk
     monkeypatch.setattr(nq, "CHUNK", chunk)
     items = [{"question": "é ] } , [", "positive_ctxs": [{"psg_id": 3}]}, {"question": "b"}, 5, {"x": [[{}]]}]
     data = json.dumps(items, ensure_ascii=False, indent=1).encode()
-    *found, last = [record.data for record in nq.cut_array("dev", io.BytesIO(data), None, 1 << 16)]
-    assert not last and [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
+    found = [record.data for record in nq.cut_array("dev", io.BytesIO(data), 1 << 16)]
+    assert [data.decode().split("\t", 1)[0] for data in found] == ["dev-0", "dev-1", "dev-2", "dev-3"]
     assert [json.loads(data.decode().split("\t", 1)[1]) for data in found] == items
-    assert list(nq.cut_array("dev", io.BytesIO(b" [ ] "), None, 99)) == [(0, b"")]
+    assert list(nq.cut_array("dev", io.BytesIO(b" [ ] "), 99)) == []
     with pytest.raises(BrokenFile, match=r"object 3 .from 0. of the JSON array is broken or cut off"):
-        list(nq.cut_array("dev", io.BytesIO(data[:-8]), None, 1 << 16))
+        list(nq.cut_array("dev", io.BytesIO(data[:-8]), 1 << 16))
 
 
 GONE = {
@@ -485,7 +479,7 @@ def test_judgements_of_another_collection_are_refused(tmp_path: Path) -> None:
     write_beir(tmp_path / "in")
     docs = [{"_id": f"other-{n}", "text": f"passage {n}"} for n in range(5)]
     write(tmp_path / "in/corpus.jsonl", json_lines(docs))
-    with pytest.raises(UserError, match=r"none of the 20 judged passages .*'d\d+', the collection has 'other-0'"):
+    with pytest.raises(UserError, match=r"none of the 20 judged passages .*'d\d+'"):
         prepared(f"beir:{tmp_path}/in", tmp_path / "out", bad_rows_threshold=1.0)
 
 

@@ -12,7 +12,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midmask.corpora.writer import SELF_MATCHES, write_tables
+from midmask.corpora.writer import SELF_MATCHES, write_rows
 from midmask.errors import UserError
 from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
@@ -188,7 +188,7 @@ def test_a_query_is_never_mined_as_its_own_negative(tmp_path: Path) -> None:
     judged = [("train", "q1", "d0", 1), ("train", "q2", "d1", 1)]
     corpus = write_parts(Place(str(tmp_path / "corpus")), docs=docs, queries=queries, qrels=judged)
     itself = pa.table([["q1", "q2"], ["q1", "q2"]], schema=SELF_MATCHES)
-    write_tables(iter([itself]), corpus.place / "self_matches.parquet", SELF_MATCHES)
+    write_rows(itself, corpus.place / "self_matches.parquet", SELF_MATCHES)
     lists = Place(str(tmp_path / "ranked"))
     given = {("q1", "q1"): 4.0, ("q1", "d0"): 3.0, ("q1", "d3"): 2.0, ("q1", "q2"): 1.0, ("q2", "q2"): 1.0}
     ranked.write(lists / "ranked" / "train.parquet", [ranked.order(table(given))])

@@ -157,7 +157,7 @@ def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
         "--text-column",
         metavar="NAME",
-        help="of the tables of docs:PLACE; default: text, or that with the longest texts",
+        help="of the tables of docs:PLACE; default: text",
     )
     shared.add_argument("--title-column", metavar="NAME", help="of the tables of docs:PLACE; default: title, if there")
 

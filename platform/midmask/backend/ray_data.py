@@ -26,7 +26,7 @@ from ray.data.block import BlockMetadata
 from midmask.backend.cluster import quiet_ray_data
 from midmask.corpora import CorpusConfig
 from midmask.corpora.assemble import assemble
-from midmask.corpora.chunks import BLOCK_BYTES, Piece
+from midmask.corpora.chunks import BLOCK_BYTES, Piece, batches, read_here
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -42,6 +42,10 @@ def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) ->
     return assemble(config, out, read_by_workers)
 
 
+TASK_BYTES, TASK_PIECES = 2 << 20, 500
+"""A read task takes consecutive pieces of so many bytes, or one that is larger: collections have many small files."""
+
+
 def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
     """The blocks of the pieces in their order, streamed; Ray Data may join or cut them."""
     if not pieces:
@@ -51,8 +55,11 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     with DataContext.current(context):
-        tasks = [(piece.read, None, piece.size) for piece in pieces]
-        rows = ray.data.read_datasource(TaskSource(tasks), override_num_blocks=len(pieces))
+        tasks = [
+            (partial(read_here, own), None, sum(piece.size for piece in own))
+            for own in batches(pieces, TASK_BYTES, TASK_PIECES)
+        ]
+        rows = ray.data.read_datasource(TaskSource(tasks), override_num_blocks=len(tasks))
     try:
         yield from rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
     except ray.exceptions.RayTaskError as error:

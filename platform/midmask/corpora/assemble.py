@@ -5,14 +5,13 @@ come, then queries and judgements. The bytes written are a function of config an
 
 Queries may be passages of their own corpus (ArguAna, Quora): `self_matches` tells which passage is the query itself.
 Ids alone do not tell: MS MARCO numbers queries and passages apart, and query 7 is not passage 7. So by the rule "auto"
-a query is the passage of its id if at least half of the queries that have such a passage have its very text; else it is
-every passage of its very text, if at least half of all queries have one; else none is. A passage that is judged
-relevant for a query is never taken for the query itself.
+a query is the passage of its id if at least half of the queries that have such a passage have its very text; else none
+is. A passage that is judged relevant for a query is never taken for the query itself.
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +20,11 @@ from pydantic import Field, field_validator
 
 from midmask.core.config import Config
 from midmask.corpora.checked_rows import Collection, Quarantine, Stream, pair_texts, separate_rejected
-from midmask.corpora.chunks import Piece
+from midmask.corpora.chunks import read_here
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.corpus import CorpusPieces, unread_names
-from midmask.corpora.docs import document_files, showing
 from midmask.corpora.documents import ending
 from midmask.corpora.pydocs import pair_up
-from midmask.corpora.reader import FolderReader, open_corpus, reader_of
+from midmask.corpora.reader import open_corpus, reader_of
 from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.statistics import TextStatistics, describe_missing
 from midmask.corpora.writer import (
@@ -38,8 +35,8 @@ from midmask.corpora.writer import (
     QUARANTINE,
     QUERIES,
     SELF_MATCHES,
+    write_rows,
     write_shards,
-    write_tables,
 )
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact, start_afresh
@@ -52,12 +49,6 @@ log = logging.getLogger(__name__)
 def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
     """Reads the corpus in this process and writes its artifact to `out`; see `assemble`."""
     return assemble(config, out, read_here)
-
-
-def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """The blocks of the pieces, one piece after the other."""
-    for piece in pieces:
-        yield from piece.read()
 
 
 def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]:
@@ -77,26 +68,19 @@ def assemble(config: CorpusConfig, out: Place, stream: Stream) -> dict[str, Any]
         rejected = Quarantine(quarantine, config.bad_rows_threshold, config.name)
         try:
             result = _fill(config, out, stream, rejected)
-        except UserError as error:
+        except UserError as error:  # once the quarantine is written
             failure = error
-    if failure:
-        raise (
-            UserError(f"{failure} (all bad rows: {out / QUARANTINE})")
-            if rejected.result()["rows_quarantined"]
-            else failure
-        )
-    return result
+    if failure is None:
+        return result
+    raise UserError(f"{failure} (all bad rows: {out / QUARANTINE})") if any(rejected.bad.values()) else failure
 
 
 def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine) -> dict[str, Any]:
     passages = TextStatistics()
     rules: dict[str, Any] = {}
     corpus = open_corpus(config)
-    if isinstance(reader_of(config.format), FolderReader):
-        for folder, names in unread_names(Place.named(config.place), corpus.files()):
-            log.info("%s: not read, since the format has no such files: %s", folder, names)
     if config.format == "pydocs":
-        tables = separate_rejected(stream(corpus.docs), corpus.docs, "docs", rejected)
+        tables = separate_rejected(stream(corpus.docs), "docs", rejected)
         docs, queries, qrels, rules = pair_up(tables, config)
         rejected.kept.update(docs=len(docs), queries=len(queries), qrels=len(qrels))
         rejected.check("docs")
@@ -110,10 +94,10 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
         missing = collection.missing_passages(qrels)
-    write_tables([queries], out / "queries.parquet", QUERIES)
-    write_tables([qrels], out / "qrels.parquet", QRELS)
+    write_rows(queries, out / "queries.parquet", QUERIES)
+    write_rows(qrels, out / "qrels.parquet", QRELS)
     if len(answers):
-        write_tables([answers], out / "answers.parquet", ANSWERS)
+        write_rows(answers, out / "answers.parquet", ANSWERS)
     log.info(rejected.line())
     facts = {
         "name": config.short_name,
@@ -126,7 +110,9 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         "rules": rules,
     }
     if config.format == "docs":
-        facts["documents"] = _count_documents(config, corpus)
+        kinds = dict(sorted(Counter(ending(piece.file) for piece in corpus.docs).items()))
+        facts["documents"] = {"files": kinds, "files_left_out": corpus.left_out}
+        log.info("%s: documents %s, other files that are left out %s", config.name, kinds, corpus.left_out)
     asked = TextStatistics()
     asked.add(queries)
     statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
@@ -142,27 +128,12 @@ def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
     return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
-def _count_documents(config: CorpusConfig, corpus: CorpusPieces) -> dict[str, Mapping[str, int]]:
-    """Numbers of files, by ending, that are documents and that are left out; logs them."""
-    kinds = Counter(ending(file or config.place) for file in document_files(corpus))
-    for counts, words in ((kinds, "documents"), (Counter(corpus.left_out), "left out, no documents")):
-        if counts:
-            log.info("%s: %s: %s", config.name, words, showing(counts))
-    return {"files": dict(sorted(kinds.items())), "files_left_out": corpus.left_out}
-
-
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:
     """Writes the pairs of a query and the passage that it is, if there are any; returns their counts and the rule."""
     pairs, facts = self_matches(out / "docs", queries, qrels, config.self_matches)
     if facts["pairs"]:
-        write_tables([pairs], out / "self_matches.parquet", SELF_MATCHES)
-        log.info(
-            "%d passages are themselves queries (same %s); searches leave them out of these queries' results",
-            len(pairs),
-            facts["rule"],
-        )
-    elif facts["same_id"] or facts["same_text"]:
-        log.info("no query is treated as a passage (rule %s): %s", facts["rule"], facts)
+        write_rows(pairs, out / "self_matches.parquet", SELF_MATCHES)
+        log.info("%d passages are themselves queries; searches leave them out of these queries' results", len(pairs))
     return facts
 
 
@@ -173,7 +144,7 @@ def _write_missing_passages(config: CorpusConfig, out: Place, qrels: pa.Table, m
     judged = qrels.filter(pc.is_in(qrels.column("doc_id"), value_set=missing)).group_by(["query_id", "doc_id"])
     counts = {"passages": len(missing), "judgements": len(judged.aggregate([]))}
     if len(missing):
-        write_tables([pa.table([missing], schema=MISSING_PASSAGES)], out / "missing_passages.parquet", MISSING_PASSAGES)
+        write_rows(pa.table([missing], schema=MISSING_PASSAGES), out / "missing_passages.parquet", MISSING_PASSAGES)
         log.warning("%s: %s", config.name, describe_missing(counts["judgements"]))
     return counts
 
@@ -194,68 +165,31 @@ def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int
 
 def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> tuple[pa.Table, dict[str, Any]]:
     """The pairs (query_id, doc_id) to leave out of ranked lists, and the facts: rule, pairs, and the queries that have
-    a passage of the same id, of the same text, and of both.
+    a passage of the same id, and of the same id and text (its title before it counts, too).
 
     Args:
         docs: the folder of written passages; one row group is in memory at a time.
-        queries: query_id, text. rule: id, text, none or auto.
+        queries: query_id, text. rule: id, none or auto.
     """
-    asked = pa.table({"query_id": queries["query_id"], "text": pc.utf8_trim_whitespace(queries["text"])})
-    pairs = _find_pairs(docs, asked) if len(asked) else FOUND_PAIRS.empty_table()
-    same_id = pairs.filter(pc.equal(pairs["query_id"], pairs["doc_id"]))
-    same_text = pairs.filter(pairs["same_text"])
-    both = same_id.filter(same_id["same_text"])
-    counts = {
-        "same_id": _queries_of(same_id),
-        "same_text": _queries_of(same_text),
-        "same_id_and_text": _queries_of(both),
-    }
-    chosen = _choose_rule(len(queries), counts) if rule == "auto" else rule
-    kept = {"id": same_id, "text": same_text, "none": pairs.slice(0, 0)}[chosen]
-    kept = _without_relevant(kept, qrels).select(SELF_MATCHES.names)
-    kept = kept.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
-    return kept, {"rule": chosen, "pairs": len(kept), **counts}
-
-
-FOUND_PAIRS = pa.schema([*SELF_MATCHES, ("same_text", pa.bool_())])
-
-
-def _choose_rule(queries: int, counts: dict[str, int]) -> str:
-    if counts["same_id"] and 2 * counts["same_id_and_text"] >= counts["same_id"]:
-        return "id"
-    return "text" if counts["same_text"] and 2 * counts["same_text"] >= queries else "none"
-
-
-def _find_pairs(docs: Place, asked: pa.Table) -> pa.Table:
-    """Pairs of a query and a passage that have the same id or the same text (title and text together count, too)."""
-    by_text: defaultdict[str, list[str]] = defaultdict(list)
-    for query_id, text in zip(asked["query_id"].to_pylist(), asked["text"].to_pylist(), strict=True):
-        by_text[text].append(query_id)
-    ids = {query_id for same in by_text.values() for query_id in same}
-    found: list[tuple[str, str, bool]] = []
-    for table in _read_passage_texts(docs):
+    asked = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
+    same_id, same_text = [], 0
+    for table in _read_passage_texts(docs) if asked else ():
         for doc_id, title, text in zip(*(table[name].to_pylist() for name in DOCS.names), strict=True):
-            if doc_id in ids:
-                found.append((doc_id, doc_id, False))
-            for wording in {text.strip(), f"{title} {text}".strip()}:
-                found += ((query_id, doc_id, True) for query_id in by_text.get(wording, ()))
-    return pa.Table.from_pylist([dict(zip(FOUND_PAIRS.names, pair, strict=True)) for pair in found], FOUND_PAIRS)
+            if doc_id in asked:
+                same_id.append(doc_id)
+                same_text += asked[doc_id].strip() in (text.strip(), f"{title} {text}".strip())
+    if rule == "auto":
+        rule = "id" if same_id and 2 * same_text >= len(same_id) else "none"
+    same = sorted(same_id) if rule == "id" else []
+    pairs = pa.table([pa.array(same, pa.string())] * 2, schema=SELF_MATCHES)
+    relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
+    pairs = pairs.filter(pc.invert(pc.is_in(pair_texts(pairs), value_set=pair_texts(relevant))))
+    return pairs, {"rule": rule, "pairs": len(pairs), "same_id": len(same_id), "same_id_and_text": same_text}
 
 
 def _read_passage_texts(docs: Place) -> Iterator[pa.Table]:
     for shard in docs.names():
         yield from read_row_groups(docs / shard)
-
-
-def _queries_of(pairs: pa.Table) -> int:
-    return int(pc.count_distinct(pairs["query_id"]).as_py())
-
-
-def _without_relevant(pairs: pa.Table, qrels: pa.Table) -> pa.Table:
-    """The pairs, each once, without those that have a judgement of grade 1 or more."""
-    pairs = pairs.group_by(["query_id", "doc_id"]).aggregate([])
-    relevant = qrels.filter(pc.greater_equal(qrels["grade"], 1))
-    return pairs.filter(pc.invert(pc.is_in(pair_texts(pairs), value_set=pair_texts(relevant))))
 
 
 class JoinConfig(Config):
@@ -297,7 +231,7 @@ def join(config: JoinConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
                 yield table.set_column(table.column_names.index("doc_id"), "doc_id", ids)
 
     passages = write_shards(tables(), out / "docs")
-    write_tables([QUERIES.empty_table()], out / "queries.parquet", QUERIES)
-    write_tables([QRELS.empty_table()], out / "qrels.parquet", QRELS)
+    write_rows(QUERIES.empty_table(), out / "queries.parquet", QUERIES)
+    write_rows(QRELS.empty_table(), out / "qrels.parquet", QRELS)
     by_name = [{"name": name, "passages": count} for name, count in zip(config.names, counts, strict=True)]
     return {"name": "+".join(config.names), "passages": passages, "queries": 0, "collections": by_name}

@@ -7,10 +7,9 @@ only, good for pre-training.
 
 from typing import Any
 
-from midmask.corpora.chunks import EMPTY_PASSAGE, EMPTY_QUERY, Fault, read_id, read_text, read_title
+from midmask.corpora.chunks import read_id, read_text, read_title
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
-from midmask.errors import quoted
 from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
@@ -18,21 +17,13 @@ LAYOUT = "corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv[.gz]"
 
 
 def passage_values(row: dict[str, Any]) -> tuple[str, str, str]:
-    """(doc_id, title, text) of one row; Fault where one is missing or of another type, or neither title nor text holds
-    anything.
-    """
-    doc_id, title, text = read_id(row, "_id", "id"), read_title(row), read_text(row, "text", "contents")
-    if not title.strip() and not text.strip():
-        raise Fault(EMPTY_PASSAGE, f"text is {quoted(row.get('text', row.get('contents')))}, without a title")
-    return doc_id, title, text
+    """(doc_id, title, text) of one row; Fault where one is missing or of another type."""
+    return read_id(row, "_id", "id"), read_title(row), read_text(row, "text", "contents")
 
 
 def query_values(row: dict[str, Any]) -> tuple[str, str]:
-    """(query_id, text) of one row; Fault where one is missing, of another type, or the text holds nothing."""
-    query_id, text = read_id(row, "_id", "id"), read_text(row, "text", "contents")
-    if not text.strip():
-        raise Fault(EMPTY_QUERY, f"text is {quoted(row.get('text', row.get('contents')))}")
-    return query_id, text
+    """(query_id, text) of one row; Fault where one is missing or of another type."""
+    return read_id(row, "_id", "id"), read_text(row, "text", "contents")
 
 
 def open_beir(folder: Place) -> CorpusPieces:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midmask.core.randomness import hash64
-from midmask.corpora.chunks import BLOCKS, END, Piece
+from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents.blocks import TOLERATED
@@ -28,11 +28,6 @@ log = logging.getLogger(__name__)
 
 QUOTED = 5
 """Bad rows of a kind that the log quotes."""
-HOPELESS = 10_000
-"""Reading stops at once when so many rows are bad and they outnumber the good ones: this is a file of another format.
-"""
-
-
 ROWS = ("docs", "queries", "qrels")
 
 
@@ -57,8 +52,6 @@ class Quarantine:
         if self.bad[rows].total() <= QUOTED:
             self.examples[rows].append(f"{file}:{line} {kind}: {text[:80]!r}{f' ({reason})' if reason else ''}")
             log.warning("bad row of the %s: %s", rows, self.examples[rows][-1])
-        if self.bad[rows].total() >= HOPELESS and self.bad[rows].total() > self.kept[rows]:
-            self.check(rows)
 
     def check(self, rows: str) -> None:
         """Call at the end of each kind of rows. Whole files that cannot be read are no bad rows.
@@ -105,51 +98,27 @@ class Quarantine:
         """The sum, for the log."""
         rows = self.result()
         bad, left_out = rows["rows_quarantined"], rows["rows_left_out"]
-        kinds = f" ({', '.join(f'{number:,} {kind}' for kind, number in bad.items())})" if bad else ""
-        rest = "".join(f" + {number:,} left out by {rule}" for rule, number in left_out.items())
         kept = f"{rows['rows_read']:,} rows read = {rows['rows_kept']:,} kept"
-        return f"{self._source}: {kept} + {sum(bad.values()):,} quarantined{kinds}{rest}"
+        return f"{self._source}: {kept} + quarantined {bad or 0} + left out {left_out or 0}"
 
 
-def separate_rejected(
-    tables: Iterator[pa.Table], pieces: Sequence[Piece], rows: str, rejected: Quarantine
-) -> Iterator[pa.Table]:
-    """Yields the good rows of blocks, which come in source order; `line` then counts from the file's start, and rows
-    that mark blocks are removed.
-    """
-    offsets = np.zeros(len(pieces) + 1, np.int64)
+def separate_rejected(tables: Iterator[pa.Table], rows: str, rejected: Quarantine) -> Iterator[pa.Table]:
+    """Yields the good rows of blocks, and quarantines the others."""
     for table in tables:
-        piece = table.column("piece").to_numpy()
-        line = table.column("line").to_numpy()
-        fault = table.column("fault")
-        for index in np.flatnonzero(fault.is_valid().to_numpy()).tolist():
-            number = int(piece[index])
-            here = pieces[number]
-            if (kind := fault[index].as_py()) != END:
-                text = table.column("raw")[index].as_py()
-                file = table.column("file")[index].as_py() if "file" in table.column_names else here.file
-                reason = table.column("reason")[index].as_py() or ""
-                rejected.reject(rows, kind, file, int(line[index] + offsets[number]), text, reason)
-            elif number + 1 < len(pieces) and pieces[number + 1].file == here.file:
-                offsets[number + 1] = offsets[number] + line[index]
-        table = table.set_column(table.schema.get_field_index("line"), "line", pa.array(line + offsets[piece]))
-        good = table.filter(pc.is_null(fault))
-        if len(good):
+        faulty = pc.is_valid(table.column("fault"))
+        for row in table.filter(faulty).select(["fault", "file", "line", "raw", "reason"]).to_pylist():
+            rejected.reject(rows, row["fault"], row["file"], row["line"], row["raw"] or "", row["reason"] or "")
+        if len(good := table.filter(pc.invert(faulty))):
             yield good
 
 
-def reject_rows(
-    table: pa.Table, bad: np.ndarray, kind: str, pieces: Sequence[Piece], rows: str, rejected: Quarantine
-) -> pa.Table:
+def reject_rows(table: pa.Table, bad: np.ndarray, kind: str, rows: str, rejected: Quarantine) -> pa.Table:
     """Quarantines the rows where `bad` is True, quoted by their own columns; gives the others."""
-    for index in np.flatnonzero(bad).tolist():
-        row = table.slice(index, 1).to_pylist()[0]
+    for row in table.filter(pa.array(bad)).to_pylist():
         values = [str(row[name])[:200] for name in ("query_id", "doc_id", "grade", "text") if row.get(name) is not None]
-        rejected.reject(rows, kind, row.get("file") or pieces[row["piece"]].file, row["line"], "\t".join(values))
-    return table.filter(pa.array(~bad)) if bad.any() else table
+        rejected.reject(rows, kind, row["file"], row["line"], "\t".join(values))
+    return table.filter(pa.array(~bad))
 
-
-QUERIES = pa.schema([field for field in BLOCKS["queries"] if field.name not in ("fault", "raw", "reason")])
 
 UNKNOWN_ID = "unknown id"
 """The fault of a judgement whose query has no text in the collection."""
@@ -162,7 +131,7 @@ Stream = Callable[[Sequence[Piece]], Iterator[pa.Table]]
 class Collection:
     """One reading of a corpus's files. `passages()` first, to its end; then `read_judged()`.
 
-    Passages stream through; their ids (about 25 bytes each), the queries and the judgements are held as Arrow columns.
+    Passages stream through; their ids, the queries and the judgements are held as Arrow columns.
     """
 
     corpus: CorpusPieces
@@ -179,9 +148,9 @@ class Collection:
         """Blocks of passages to keep, in source order."""
         if self.config.max_passages is not None:
             self._highest = self._sample_bound(self.config.max_passages)
-        for table in separate_rejected(self.stream(self.corpus.docs), self.corpus.docs, "docs", self.rejected):
+        for table in separate_rejected(self.stream(self.corpus.docs), "docs", self.rejected):
             new = self._ids.add(table.column("doc_id").to_pylist())
-            table = reject_rows(table, ~new, "duplicate id", self.corpus.docs, "docs", self.rejected)
+            table = reject_rows(table, ~new, "duplicate id", "docs", self.rejected)
             kept = self._leave_out(table, self._mark_sampled(table.column("doc_id")), "docs")
             self.rejected.kept["docs"] += len(kept)
             yield kept
@@ -241,45 +210,40 @@ class Collection:
         """Queries, each id once. MS MARCO's files overlap (dev.small is part of dev): a query that another file has
         with the same text is left out by that rule; any other second row of an id is a bad row.
         """
-        pieces = self.corpus.queries
-        first, again = [QUERIES.empty_table()], [QUERIES.empty_table()]
-        for table in separate_rejected(self.stream(pieces), pieces, "queries", self.rejected):
+        first, again = [BLOCKS["queries"].empty_table()], [BLOCKS["queries"].empty_table()]
+        for table in separate_rejected(self.stream(self.corpus.queries), "queries", self.rejected):
             new = known.add(table.column("query_id").to_pylist())
-            table = table.select(QUERIES.names)
             first.append(table.filter(pa.array(new)))
             again.append(table.filter(pa.array(~new)))
         queries, repeated = pa.concat_tables(first), pa.concat_tables(again)
         if len(repeated):
             earlier = queries.take(pa.array(known.rows(repeated.column("query_id").to_pylist())))
-            same = pc.equal(earlier.column("text"), repeated.column("text")).to_numpy()
-            copies = same & (_files(earlier, pieces) != _files(repeated, pieces))
+            same = pc.equal(earlier.column("text"), repeated.column("text"))
+            copies = pc.and_(same, pc.not_equal(earlier.column("file"), repeated.column("file"))).to_numpy()
             repeated = self._leave_out(repeated, ~copies, "queries", "the same query in two files")
-            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", pieces, "queries", self.rejected)
-        splits = [piece.split for piece in pieces]
-        of_file = pa.array([splits[number] for number in queries.column("piece").to_pylist()], pa.string())
-        return queries.select(["query_id", "text", "answers"]).append_column("split", of_file)
+            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", "queries", self.rejected)
+        return queries
 
     def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
         """Judgements whose query was read, each pair once in its split. A judged passage may be missing: it belongs to
         the ideal ranking of its query all the same.
         """
-        pieces = self.corpus.qrels
         tables = []
-        for table in separate_rejected(self.stream(pieces), pieces, "qrels", self.rejected):
+        for table in separate_rejected(self.stream(self.corpus.qrels), "qrels", self.rejected):
             unknown = known.rows(table.column("query_id").to_pylist()) < 0
-            tables.append(reject_rows(table, unknown, UNKNOWN_ID, pieces, "qrels", self.rejected))
+            tables.append(reject_rows(table, unknown, UNKNOWN_ID, "qrels", self.rejected))
         if not tables:
             return QRELS.empty_table(), Rule("")
         table = pa.concat_tables(tables)
         self._refuse_foreign(table)
-        own = [pieces[number].split for number in table.column("piece").to_pylist()]
-        splits, rule = own, Rule(OFFICIAL)
+        rule = Rule(OFFICIAL)
         if self.config.splits == "complete" and not self.corpus.unions:
-            names = {piece.split for piece in (*pieces, *self.corpus.queries) if piece.split}
-            splits, rule = assign_splits(own, table.column("query_id").to_pylist(), names, self.config.split_seed)
-        table = table.append_column("split", pa.array(splits, pa.string()))
-        table = reject_rows(table, _mark_repeated(table), "duplicate judgement", pieces, "qrels", self.rejected)
-        return table.select(["split", "query_id", "doc_id", "grade"]), rule
+            names = {piece.split for piece in (*self.corpus.qrels, *self.corpus.queries) if piece.split}
+            own, queries = table.column("split").to_pylist(), table.column("query_id").to_pylist()
+            splits, rule = assign_splits(own, queries, names, self.config.split_seed)
+            table = table.set_column(table.column_names.index("split"), "split", pa.array(splits, pa.string()))
+        table = reject_rows(table, _mark_repeated(table), "duplicate judgement", "qrels", self.rejected)
+        return table.select(QRELS.names), rule
 
     def missing_passages(self, qrels: pa.Table) -> pa.Array:
         """Ids of judged passages that the collection lacks, each once."""
@@ -294,16 +258,9 @@ class Collection:
         missing = self.missing_passages(qrels)
         if len(missing) and len(missing) == pc.count_distinct(qrels.column("doc_id")).as_py():
             raise UserError(
-                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection: judgements "
-                f"name {missing[0].as_py()!r}, the collection has {self._ids[0]!r}; put the judgements of this "
-                "collection beside it"
+                f"{self.config.name}: none of the {len(missing):,} judged passages is in the collection, such as "
+                f"{missing[0].as_py()!r}; put the judgements of this collection beside it"
             )
-
-
-def _files(table: pa.Table, pieces: Sequence[Piece]) -> np.ndarray:
-    """The name of the file that each row stands in."""
-    names = np.array([piece.file for piece in pieces], dtype=object)
-    return np.asarray(names[table.column("piece").to_numpy()])
 
 
 def pair_texts(qrels: pa.Table) -> pa.ChunkedArray:

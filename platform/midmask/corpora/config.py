@@ -20,26 +20,25 @@ class Format:
     """A line of the table.
 
     module: in `midmask.corpora`, with a `READER`. place: the kind of text after `NAME:` in a corpus's name: a FOLDER
-    (or URI), an ID, or nothing for a collection that is built in. example: such a place.
+    (or URI), an ID, or nothing for a collection that is built in.
     """
 
     module: str
     place: Literal["FOLDER", "ID", ""] = "FOLDER"
-    example: str = "/data/cranfield"
 
 
 FORMATS = Registry(
     "corpus format",
     {
-        "pydocs": Format("pydocs", place="", example=""),  # docstrings of installed packages
+        "pydocs": Format("pydocs", place=""),  # docstrings of installed packages
         "beir": Format("beir"),  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
         "msmarco": Format("msmarco"),  # the official passage files, TREC Deep Learning
         "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
         "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
         "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
         "texts": Format("texts"),  # jsonl files of texts, for pre-training
-        "docs": Format("docs", example="/data/manuals"),  # documents of people, cut into passages
-        "ir_datasets": Format("irds", place="ID", example="beir/scifact"),  # MacAvaney et al. 2021
+        "docs": Format("docs"),  # documents of people, cut into passages
+        "ir_datasets": Format("irds", place="ID"),  # MacAvaney et al. 2021
     },
 )
 
@@ -60,10 +59,7 @@ def refuse_unknown_form(name: str) -> None:
     if colon and not wanted.place:
         raise UserError(f"corpus {name!r}: {kind} takes no place; write {kind}")
     if wanted.place and not place:
-        raise UserError(
-            f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}, for example "
-            f"{kind}:{wanted.example}"
-        )
+        raise UserError(f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}")
 
 
 def has_folder(name: str) -> bool:
@@ -117,10 +113,10 @@ class CorpusConfig(Config):
         description="complete: those of train, dev and test that the collection lacks are drawn from the others, "
         "because a recipe needs all three; official: the splits of the files, as in published results",
     )
-    self_matches: Literal["auto", "id", "text", "none"] = Field(
+    self_matches: Literal["auto", "id", "none"] = Field(
         "auto",
         description="how a query that is itself a passage is recognised, to leave it out of its own results (ArguAna, "
-        "Quora): id: the same id; text: the same text; none: no query is a passage; auto: chosen from the data",
+        "Quora): id: the same id; none: no query is a passage; auto: chosen from the data",
     )
     split_seed: int = Field(0, description="seed of the hashes that draw splits and samples")
     packages: tuple[str, ...] = Field(
@@ -134,7 +130,7 @@ class CorpusConfig(Config):
     )
     text_column: str | None = added(
         None,
-        "docs: only: column of a table's texts; none: text, or the column with the longest texts",
+        "docs: only: column of a table's texts; none: text",
     )
     title_column: str | None = added(
         None, "docs: only: column of a table's titles; none: title, or there are no titles"

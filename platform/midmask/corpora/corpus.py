@@ -1,6 +1,6 @@
 """The parts of a corpus (pieces of passages, queries and judgements), and how a reader finds them in a folder.
 
-Files that are no data (leftovers of systems, archives and editors, descriptions of a collection) are passed over.
+Files that are no data (hidden ones, backups, descriptions of a collection) are passed over.
 
 A file of judgements is recognised by its first lines once, and the layout is logged. Columns are divided by tabs or
 else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR, with or without a header), 2
@@ -11,12 +11,12 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO
 
-from midmask.corpora.chunks import Piece, Record, RecordPiece, TextPiece, byte_ranges, lines, read_id, whole_grade
-from midmask.corpora.opening import UnusableFile, open_text
+from midmask.corpora.chunks import Piece, Record, RecordPiece, TextPiece, lines, read_id, whole_grade
+from midmask.corpora.opening import UnusableFile, measure_file, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -37,6 +37,14 @@ class CorpusPieces:
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
+    def limited_to(self, max_characters: int) -> "CorpusPieces":
+        """The same parts, read with this length of the longest passage."""
+        parts: dict[str, Any] = {
+            rows: [replace(piece, max_characters=max_characters) for piece in getattr(self, rows)]
+            for rows in ("docs", "queries", "qrels")
+        }
+        return replace(self, **parts)
+
     def files(self) -> Iterator[str]:
         """Files by name within the corpus, each once, in order."""
         yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
@@ -55,9 +63,7 @@ def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = 
     if not present and not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {layout}")
     if not present and not optional:
-        alike = [name for name in folder.names() if name.partition(".")[0] == names[0].partition(".")[0]]
-        instead = f" (there is {', '.join(alike)})" if alike else ""
-        raise UserError(f"{folder}: {' or '.join(names)} is missing{instead}; wanted layout: {layout}")
+        raise UserError(f"{folder}: {' or '.join(names)} is missing; wanted layout: {layout}")
     return present[0] if present else ""
 
 
@@ -97,36 +103,19 @@ def text_pieces(
     of_objects: bool = False,
     split: str = "",
     skip: int = 0,
-    cut: Callable[[BinaryIO, int | None, int], Iterator[Record]] = lines,
+    cut: Callable[[BinaryIO, int], Iterator[Record]] = lines,
 ) -> list[TextPiece]:
-    """The pieces of files of one kind of rows, a byte range each; with records other than lines, a file each. See
-    `TextPiece`.
-    """
+    """The pieces of files of one kind of rows; see `TextPiece`."""
     make = partial(
         TextPiece, rows=rows, folder=folder, parse=parse, split=split, skip=skip, cut=cut, of_objects=of_objects
     )
-    return [
-        make(file=file, start=start, end=end, size=size)
-        for file in files
-        for start, end, size in byte_ranges(folder, file, whole=cut is not lines)
-    ]
+    return [make(file=file, size=measure_file(folder / file)) for file in files]
 
 
 LEFTOVERS = re.compile(
-    r"[.~#$].*|.*(~|\.(bak|swp|swo|tmp|orig|old|part|crdownload|lock|md5|sha1|sha256|sha512))"
-    r"|thumbs\.db|ehthumbs\.db|desktop\.ini|icon\r|__macosx|lost\+found|system volume information",
-    re.IGNORECASE,
+    r"[.~#$].*|.*(~|\.(bak|tmp|orig|old|lock|md5|sha1|sha256))|thumbs\.db|__macosx|lost\+found", re.I
 )
-ABOUT = re.compile(
-    r"(readme|licen[cs]e|copying|notice|notes?|changelog|changes|citation|authors|manifest|checksums|md5sums?|sha\d+sums?)"
-    r"([ _-][^.]*)?(\.(txt|md|rst|html?|pdf|bib|cff))?(\.gz)?",
-    re.IGNORECASE,
-)
-DESCRIPTIONS = {"state.json", "dataset_info.json", "dataset_dict.json"}
-"""Files that Hugging Face's `datasets` writes beside its tables."""
-
-NAMED = 10
-"""Names that a message shows."""
+ABOUT = re.compile(r"(readme|licen[cs]e|notes?|changelog|citation|checksums)(\.(txt|md|rst|html?|pdf|bib|cff))?", re.I)
 
 
 def is_leftover(name: str) -> bool:
@@ -141,21 +130,6 @@ def data_files(folder: Place, ends: tuple[str, ...] = ("",)) -> list[str]:
     return [
         name for name in folder.names() if name.endswith(ends) and not is_leftover(name) and not ABOUT.fullmatch(name)
     ]
-
-
-def unread_names(root: Place, files: Iterable[str]) -> Iterator[tuple[Place, str]]:
-    """Each folder on the way to the files that are read, and the names of what lies beside them, for a message."""
-    read = set()
-    for file in files:
-        while file:
-            read.add(file)
-            file = file.rpartition("/")[0]
-    for inside in sorted({path.rpartition("/")[0] for path in read}):
-        folder = root / inside if inside else root
-        names = [name for name in folder.names() if (f"{inside}/{name}" if inside else name) not in read]
-        if names := [name for name in names if name not in DESCRIPTIONS]:
-            more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-            yield folder, f"{', '.join(names[:NAMED])}{more}"
 
 
 HEADERS = {"query-id", "query_id", "qid", "query", "topic"}

@@ -6,7 +6,7 @@
 
 That is how BEIR's collections on the hub look once their configurations are saved. Each dataset is a folder with
 `dataset_info.json` and `state.json`, which names its Arrow files (IPC streams); or, where a DatasetDict was saved, a
-folder with `dataset_dict.json` and a dataset for each split. The splits of corpus/ and of queries/ are read together.
+folder with a dataset for each split. The splits of corpus/ and of queries/ are read together.
 
 A folder that is one dataset holds texts for pre-training alone; those without an id are known by a hash, as in `beir`.
 
@@ -22,14 +22,14 @@ from typing import Any
 from midmask.corpora.beir import passage_values, query_values
 from midmask.corpora.chunks import RecordPiece
 from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
-from midmask.corpora.opening import UnusableFile
+from midmask.corpora.opening import UnusableFile, measure_file
 from midmask.corpora.reader import FolderReader
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.tables import arrow_batches, columns_told, readable
 
-STATE, SPLITS = "state.json", "dataset_dict.json"
+STATE = "state.json"
 LAYOUT = (
     "corpus/ (_id, text[, title]), queries/ (_id, text) and qrels/SPLIT/ (query-id, corpus-id, score), each as "
     "save_to_disk of Hugging Face's datasets writes it (state.json and the .arrow files that it names); or one such "
@@ -40,18 +40,13 @@ ArrowRow = dict[str, Any]
 
 
 COLUMNS = {
-    "docs": ("_id", "id", "title", "text"),
-    "queries": ("_id", "id", "text"),
-    "qrels": ("query-id", "corpus-id", "score"),
-}
-"""Kind of rows -> the columns that are read where they are there."""
-
-NEEDED = {
-    "docs": (("_id", "id"), ("text",)),
+    "docs": (("_id", "id"), ("text",), ("title",)),
     "queries": (("_id", "id"), ("text",)),
     "qrels": (("query-id",), ("corpus-id",), ("score",)),
 }
-"""Kind of rows -> columns that must be there, one of each group."""
+"""Kind of rows -> the columns that are read: of each group those that are there. One must be, but for titles, and for
+the ids of texts alone.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,98 +77,84 @@ def open_hf(folder: Place) -> CorpusPieces:
     if not folder.is_folder():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
-        return CorpusPieces(_pieces("docs", folder, {"": ""}, (("text",),), text_values))
+        return CorpusPieces(_pieces("docs", folder, {"": ""}, text_values, optional=("_id", "title")))
     found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
     missing = [f"{part}/" for part in found if not found[part]]
     if missing not in ([], ["queries/", "qrels/"]):
-        several = not found["corpus"] and SPLITS in folder.names()
-        hint = ". It holds several splits; name the folder of one, such as its train/" if several else ""
-        raise UserError(f"{folder}: no dataset saved to disk in {', '.join(missing)}; wanted is {LAYOUT}{hint}")
+        raise UserError(f"{folder}: no dataset saved to disk in {', '.join(missing)}; wanted is {LAYOUT}")
     if "" in found["qrels"]:
         raise UserError(
             f"{folder}: qrels/ is a dataset without a split's name; move it to qrels/test/ (or train/, dev/)"
         )
     judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
     return CorpusPieces(
-        _pieces("docs", folder, found["corpus"], NEEDED["docs"], passage_values),
-        _pieces("queries", folder, found["queries"], NEEDED["queries"], query_values),
-        _pieces("qrels", folder, judged, NEEDED["qrels"], judgement_values),
+        _pieces("docs", folder, found["corpus"], passage_values),
+        _pieces("queries", folder, found["queries"], query_values),
+        _pieces("qrels", folder, judged, judgement_values),
     )
 
 
 def _datasets(folder: Place, part: str) -> dict[str, str]:
-    """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself;
-    else those that dataset_dict.json names, or, without this file, all that are there.
-    """
+    """split -> path within the folder, of the datasets that a part consists of: "" -> the part if it is one itself."""
     names = data_files(folder / part)
     if STATE in names:
         return {"": part}
-    splits = _json(folder / part / SPLITS, "splits", str) if SPLITS in names else names
-    return {
-        split: f"{part}/{split}"
-        for split in sorted(splits)
-        if SPLITS in names or (folder / part / split / STATE).exists()
-    }
+    return {split: f"{part}/{split}" for split in names if (folder / part / split / STATE).exists()}
 
 
 def _pieces(
     rows: str,
     folder: Place,
     datasets: Mapping[str, str],
-    needed: Sequence[tuple[str, ...]],
     parse: Callable[[ArrowRow], tuple[Any, ...]],
+    optional: tuple[str, ...] = ("title",),
 ) -> list[ArrowPiece]:
     """A piece for each file of the datasets (split -> path); the split counts for judgements alone."""
     make = partial(ArrowPiece, rows=rows, folder=folder, parse=parse)
     pieces: list[ArrowPiece] = []
     for split, path in sorted(datasets.items()):
-        own = split if rows == "qrels" else ""
         dataset = folder / path if path else folder
-        files = sorted(str(entry.get("filename")) for entry in _json(dataset / STATE, "_data_files", dict))
+        files = sorted(_files(dataset / STATE))
         if strange := [file for file in files if file not in dataset.names()]:
             raise UserError(
                 f"{dataset / STATE} names files that are not beside it: {strange[0]!r}; save the dataset again"
             )
         if not files and rows != "docs":
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
-        for file in files:
-            size, found = _check_schema(dataset / file, COLUMNS[rows], needed)
-            pieces.append(make(file=f"{path}/{file}" if path else file, size=size, split=own, columns=found))
+        for name in files:
+            found = _find_columns(dataset / name, COLUMNS[rows], optional)
+            file = f"{path}/{name}" if path else name
+            size = measure_file(dataset / name)
+            pieces.append(make(file=file, size=size, split=split if rows == "qrels" else "", columns=found))
     return pieces
 
 
-def _check_schema(file: Place, read: Sequence[str], needed: Sequence[tuple[str, ...]]) -> tuple[int, tuple[str, ...]]:
-    """The columns' bytes, by their share of the first batch; and those of the columns to read that are there.
+def _find_columns(file: Place, groups: Sequence[tuple[str, ...]], optional: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns to read that are there.
 
     Raises:
         UserError: naming a column that is missing, and those that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
         schema, batches = arrow_batches(stream)
-        size = int(stream.size())  # type: ignore[attr-defined]
-        first = next(batches, None)
-    found = tuple(name for name in read if schema.names.count(name) == 1)
-    if missing := [names for names in needed if not set(names) & set(found)]:
-        columns = columns_told(schema)
-        raise UserError(f"{file} has no column {missing[0][0]} among its columns {columns}; wanted is {LAYOUT}")
-    if first is not None:
-        size = round(
-            size * sum(first[name].get_total_buffer_size() for name in found) / max(1, first.get_total_buffer_size())
-        )
-    return size, found
+        next(batches, None)  # refuses a damaged file before anything is read
+    found = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
+    for names in groups:
+        if names[0] not in optional and not set(names) & set(found):
+            raise UserError(
+                f"{file} has no column {names[0]} among its columns {columns_told(schema)}; wanted is {LAYOUT}"
+            )
+    return found
 
 
-def _json(file: Place, field: str, kind: type) -> list[Any]:
-    """The list in a field of a JSON file, its elements of one type."""
-    with readable(file, f"wanted is {LAYOUT}"):
-        data = file.read()
+def _files(state: Place) -> list[str]:
+    """The names of Arrow files in a state.json."""
+    with readable(state, f"wanted is {LAYOUT}"):
+        data = state.read()
     try:
-        values = json.loads(data)[field]
+        return [str(entry["filename"]) for entry in json.loads(data)["_data_files"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        values = None
-    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise UserError(f"{file}: no list {field!r} in it, as datasets writes it; save the dataset again")
-    return values
+        raise UserError(f"{state}: no list '_data_files' in it; save the dataset again") from None
 
 
 READER = FolderReader(LAYOUT, open_hf)

@@ -14,7 +14,6 @@ records are read here. What it needs to unpack or to index, it writes to its own
 """
 
 import contextlib
-import errno
 import hashlib
 import re
 from collections.abc import Iterator
@@ -24,10 +23,10 @@ from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import PIECE_BYTES, Fault, RecordPiece, is_nothing, numbered, whole_grade
+from midmask.corpora.chunks import RecordPiece, read_text, read_title, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.errors import UserError, how_to_install, quoted, unknown
+from midmask.errors import UserError, how_to_install, unknown
 
 BLOCK_ROWS = 2_048
 
@@ -35,13 +34,9 @@ _LOCK = RLock()
 """Held while records are read, since downloads are refused in all of the package meanwhile."""
 
 
-class _Refused(Exception):
-    """Something would have been fetched."""
-
-
 def _refuse() -> None:
     """In place of the package's function that imports requests, for its every download."""
-    raise _Refused
+    raise ConnectionRefusedError("something would have been fetched, which is not allowed")
 
 
 def records(dataset_id: str, rows: str) -> Iterator[Any]:
@@ -95,40 +90,34 @@ def _library() -> Any:
 @contextlib.contextmanager
 def _reading(dataset_id: str, rows: str) -> Iterator[None]:
     """In here downloads are refused unless they are allowed, and what the package raises is an error for people."""
-    is_offline, libraries = not is_on(ALLOW_DOWNLOAD), _library().lazy_libs
+    libraries = _library().lazy_libs
     with _LOCK:
         import_requests = libraries.requests
-        libraries.requests = _refuse if is_offline else import_requests
+        libraries.requests = import_requests if is_on(ALLOW_DOWNLOAD) else _refuse
         try:
             yield
         except UserError:
             raise
         except Exception as error:  # readers of two hundred formats
-            if is_offline and _is_missing(error):
-                raise UserError(
-                    f"ir_datasets:{dataset_id}: its {rows} are not on this machine. To have them fetched, or see where "
-                    f"to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
-                    f"ir_datasets export {dataset_id} {rows} > /dev/null"
-                ) from None
             said = " ".join(str(error).split())[:300]
             raise UserError(
-                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}"
+                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}. To have fetched "
+                f"what is not on this machine, or see where to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
+                f"ir_datasets export {dataset_id} {rows} > /dev/null"
             ) from None
         finally:
             libraries.requests = import_requests
 
 
-def _is_missing(error: Exception) -> bool:
-    """Whether a file is not here: one to fetch, from one or several mirrors, or one that its owners give away."""
-    if isinstance(error, RuntimeError) and len(error.args) == 2 and isinstance(error.args[1], list):
-        return any(_is_missing(tried) for _, tried in error.args[1])
-    return isinstance(error, _Refused) or (isinstance(error, OSError) and error.errno in (None, errno.ENOENT))
-
-
-WORDS = {"train": "train", "training": "train", "test": "test"}
-WORDS |= dict.fromkeys(("dev", "val", "valid", "validation"), "dev")
-TREC_DL = re.compile(r"trec-dl-20(19|20)")
-NO_TEXT = "no text"
+WORDS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "trec-dl-2019": "dl19",
+    "trec-dl-2020": "dl20",
+    **dict.fromkeys(("dev", "val", "valid", "validation"), "dev"),
+}
+"""Parts of ids, and words in them -> the split that they name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +125,8 @@ class IrPiece(RecordPiece):
     """All documents ("docs"), queries or judgements ("qrels") of an id; its lines are the package's records."""
 
     dataset_id: str
-    size: int = PIECE_BYTES
-    """The package tells no size before it has read everything."""
+    size: int = 2 << 20
+    """A guess: the package tells no size before it has read everything."""
 
     def records(self) -> Iterator[tuple[int, Any]]:
         """
@@ -184,12 +173,12 @@ class IrDatasetsReader:
                 f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
             )
         docs, queries, qrels = (
-            numbered((_piece(rows, child, split) for split, child in ids.items()), config.max_characters)
+            [_piece(rows, child, split) for split, child in ids.items()]
             for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
         )
         for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
             next(piece.records(), None)
-        return CorpusPieces(docs, queries, qrels)
+        return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         corpus = self.open(config)
@@ -216,7 +205,7 @@ def split_ids(dataset_id: str) -> dict[str, str]:
             by_split.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
     if twice := [ids for ids in by_split.values() if len(ids) > 1]:
         raise UserError(f"ir_datasets:{dataset_id}: {' and '.join(twice[0])} are the same split; name one of them")
-    if by_split and (not parent.has_qrels() or by_split.keys() & set(WORDS.values())):
+    if by_split and (not parent.has_qrels() or by_split.keys() & {"train", "dev", "test"}):
         return {split: by_split[split][0] for split in sorted(by_split)}
     return {split_of(dataset_id): dataset_id} if parent.has_qrels() else {}
 
@@ -224,9 +213,7 @@ def split_ids(dataset_id: str) -> dict[str, str]:
 def split_of(dataset_id: str) -> str:
     """Name of the split that an id of ir_datasets is."""
     for part in reversed(dataset_id.split("/")[1:]):
-        if match := TREC_DL.fullmatch(part):
-            return f"dl{match[1]}"
-        for word in re.findall("[a-z]+", part.lower()):
+        for word in (part, *re.findall("[a-z]+", part.lower())):
             if word in WORDS:
                 return WORDS[word]
     return "test"
@@ -234,20 +221,19 @@ def split_of(dataset_id: str) -> str:
 
 def _name_of_child(part: str) -> str:
     """Split name of a child dataset. Dots are replaced, because `test.head` means slice head of split test."""
-    match = TREC_DL.fullmatch(part)
-    return f"dl{match[1]}" if match else WORDS.get(part, part.replace(".", "-"))
+    return WORDS.get(part, part.replace(".", "-"))
 
 
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
-    body = next((name for name in ("text", "body") if name in record._fields), "")
-    title = getattr(record, "title", None) if body else None
-    return str(record.doc_id), "" if is_nothing(title) else _require_string(title), _text_of(record, body)
+    row = record._asdict()
+    has_text = "text" in row or "body" in row
+    return str(record.doc_id), read_title(row) if has_text else "", _text_of(record, "text", "body")
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    return str(record.query_id), _text_of(record, "text" if "text" in record._fields else "")
+    return str(record.query_id), _text_of(record, "text")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -258,18 +244,11 @@ def _judgement(record: Any) -> tuple[str, str, int]:
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 
 
-def _text_of(record: Any, field: str) -> str:
-    if field:
-        return _require_string(getattr(record, field))
-    if not hasattr(record, "default_text"):
-        raise Fault(NO_TEXT)
-    return _require_string(record.default_text())
-
-
-def _require_string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Fault(NO_TEXT, f"text is {quoted(value)}")
-    return value
+def _text_of(record: Any, *fields: str) -> str:
+    row = record._asdict()
+    if not row.keys() & set(fields) and hasattr(record, "default_text"):
+        return read_text({"text": record.default_text()}, "text")
+    return read_text(row, *fields)
 
 
 READER = IrDatasetsReader()

@@ -9,7 +9,7 @@
   binary measures count from 2 on: `R(rel=2)@100`. Most of the 200 queries of a year have no judgement.
 """
 
-from midmask.corpora.chunks import split_columns
+from midmask.corpora.chunks import check_columns
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
 from midmask.corpora.reader import FolderReader
 from midmask.errors import UserError
@@ -32,19 +32,19 @@ DEEP_LEARNING = {"dl19": "2019", "dl20": "2020"}
 
 def parse_passage(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line; the collection has no titles."""
-    doc_id, passage = split_columns(text, "id", "text")
+    doc_id, passage = check_columns(text.split("\t"), "id", "text")
     return doc_id.strip(), "", passage
 
 
 def parse_titled(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of three columns."""
-    doc_id, title, passage = split_columns(text, "id", "title", "text")
+    doc_id, title, passage = check_columns(text.split("\t"), "id", "title", "text")
     return doc_id.strip(), plain_title(title), passage
 
 
 def parse_query(text: str) -> tuple[str, str]:
     """(query_id, text) of one line."""
-    query_id, query = split_columns(text, "id", "text")
+    query_id, query = check_columns(text.split("\t"), "id", "text")
     return query_id.strip(), query
 
 

@@ -6,8 +6,7 @@
 - `biencoder-nq-SPLIT.json` or `nq-SPLIT.json`, what DPR trains with: one JSON array of objects with question, answers
   and positive_ctxs (also negatives, which are not read here). Of the positives the first is judged relevant, the one
   DPR trains with; the others only hold an answer. Where the file is there, the questions of the split are its own,
-  numbered by their place in it, and the split's .csv is not read;
-- or `qrels.SPLIT.tsv`, judgements by the ids of the .csv. Fine-tuning needs the one or the other.
+  numbered by their place in it, and the split's .csv is not read.
 
 DPR judges a passage by whether it holds an answer (`evaluation.step`); the answers are kept as data.
 """
@@ -29,8 +28,6 @@ from midmask.corpora.corpus import (
     data_files,
     find_file,
     one_file_each,
-    qrel_pieces,
-    split_names,
     text_pieces,
 )
 from midmask.corpora.opening import BrokenFile, open_text
@@ -48,7 +45,7 @@ CHUNK = 4 << 20
 _BEGINNING, _SEPARATOR = re.compile(r"\s*\[?\s*"), re.compile(r"\s*,?\s*")
 
 
-def cut_array(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+def cut_array(split: str, stream: BinaryIO, limit: int) -> Iterator[Record]:
     """The objects of an array as records, `SPLIT-N` and a tab before each, N counting from 0; their lines from 1. Only
     the objects of a chunk are in memory.
 
@@ -62,7 +59,6 @@ def cut_array(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iter
     while True:
         place = (_SEPARATOR if count else _BEGINNING).match(text, place).end()  # type: ignore[union-attr]
         if text[place : place + 1] == "]":
-            yield Record(count, b"")
             return
         try:
             _, stop = decode(text, place)
@@ -105,7 +101,7 @@ def _parse_item(text: str) -> tuple[str, str, list[str], str]:
 
 LAYOUT = (
     "psgs_w100.tsv[.gz] (id, text, title), NAME-SPLIT.csv or NAME-SPLIT.qa.csv (question, list of answers) with SPLIT "
-    "train, dev or test, such as nq-test.csv; for fine-tuning biencoder-nq-train.json, or qrels.train.tsv"
+    "train, dev or test, such as nq-test.csv; for fine-tuning biencoder-nq-train.json"
 )
 QUESTIONS = re.compile(r".+-(train|dev|test)(\.qa)?\.csv(\.gz)?")
 TRAINING = re.compile(r".+-(train|dev|test)\.json(\.gz)?")
@@ -114,11 +110,10 @@ LONGEST = 100_000
 """Characters of a list of answers; a longer one is malformed."""
 
 
-def number_lines(split: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+def number_lines(split: str, stream: BinaryIO, limit: int) -> Iterator[Record]:
     """Lines, each with `SPLIT-N` and a tab before it, N being the number of the row, from 0."""
-    for row, (line, data) in enumerate(lines(stream, end, limit)):
-        id_cell = f"{split}-{row}\t".encode()
-        yield Record(line, id_cell + data.removeprefix(codecs.BOM_UTF8) if data else data)
+    for row, (line, data) in enumerate(lines(stream, limit)):
+        yield Record(line, data and f"{split}-{row}\t".encode() + data.removeprefix(codecs.BOM_UTF8))
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:
@@ -181,12 +176,9 @@ def open_nq(folder: Place) -> CorpusPieces:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     for split in trained.keys() & asked.keys():
         log.info("skipping %s: its %s questions are the questions of %s", asked.pop(split), split, trained[split])
-    judged = split_names([file for file in names if file.startswith("qrels.")], prefix="qrels")
-    if twice := sorted(trained.keys() & judged.keys()):
-        raise UserError(f"{folder}: {trained[twice[0]]} and {judged[twice[0]]} both judge {twice[0]}; keep one of them")
     header = 1 if _has_header(folder, passages) else 0
     docs = text_pieces("docs", folder, [passages], parse_passage, skip=header)
-    queries, qrels = [], qrel_pieces(folder, judged)
+    queries, qrels = [], []
     for split, file in sorted(asked.items()):
         cut = partial(number_lines, split)
         queries += text_pieces("queries", folder, [file], parse_question, split=split, cut=cut)

@@ -12,7 +12,7 @@ import platform
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import packages_distributions, version
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import hash64, uniform
-from midmask.corpora.chunks import BLOCK_ROWS, END, NOT_UTF8, ORIGIN, RAW_CHARACTERS, batch_files
+from midmask.corpora.chunks import ORIGIN, RAW_CHARACTERS
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
@@ -152,37 +152,28 @@ def _rule(summary: str, body: str, max_characters: int) -> str | None:
 
 
 NOT_PYTHON = "malformed file"
-PIECE_BYTES, PIECE_FILES = 4 << 20, 10_000
-SCHEMA = pa.schema(
-    [
-        *ORIGIN,
-        *((name, pa.string()) for name in ("file", "rule", "name", "module", "summary", "text")),
-    ]
+FIELDS = ["rule", "name", "module", "summary", "text"]
+SCHEMA = pa.schema([*ORIGIN, *((name, pa.string()) for name in FIELDS)])
+LEFT_OUT = frozenset(
+    "test tests _tests testing vendor _vendor vendored _vendored extern externals external third_party _third_party "
+    "thirdparty thirdparty_files node_modules".split()
 )
-TESTS = {"test", "tests", "_tests", "testing"}
-VENDORED = frozenset(
-    "vendor _vendor vendored _vendored extern externals external third_party _third_party thirdparty thirdparty_files "
-    "node_modules".split()
-)
+"""Folders of tests, and of somebody else's code."""
+TEST_FILE = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 
 
 @dataclass(frozen=True)
 class SourcePiece:
-    """Some modules of one installed package, by path below the folder that holds the package.
+    """A module of an installed package. file: its path below the folder that holds the package.
 
-    They are found again where they are read, so a worker on another machine reads its own copy of the same version.
+    It is found again where it is read, so a worker on another machine reads its own copy of the same version.
     """
 
-    number: int
     package: str
     version: str
-    modules: tuple[str, ...]
+    file: str
     size: int
     max_characters: int
-
-    @property
-    def file(self) -> str:
-        return f"{self.package} part {self.number}"
 
     def read(self) -> Iterator[pa.Table]:
         """One row per docstring, with summary and body (`text`), or the rule that leaves it out.
@@ -194,51 +185,27 @@ class SourcePiece:
             raise UserError(
                 f"pydocs: {self.package} is {here} on {platform.node()} but {self.version} on the driver; install one"
             )
-        folder = package_folder(self.package).parent
-        rows: list[dict[str, object]] = []
-        for module in self.modules:
-            rows.extend(self._read_rows(folder, module))
-            if len(rows) >= BLOCK_ROWS:
-                yield pa.Table.from_pylist(rows, schema=SCHEMA)
-                rows = []
-        yield pa.Table.from_pylist([*rows, {"piece": self.number, "line": 0, "fault": END}], schema=SCHEMA)
+        rows = [{"file": self.file, **row} for row in self._rows()]
+        yield pa.Table.from_pylist(rows, schema=SCHEMA)
 
-    def _read_rows(self, folder: Path, path: str) -> Iterator[dict[str, object]]:
-        if rule := rule_for(path):
-            yield {"piece": self.number, "line": 0, "file": path, "rule": rule}
-            return
-        module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        source = (folder / path).read_bytes()
+    def _rows(self) -> Iterator[dict[str, object]]:
+        module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        source = (package_folder(self.package).parent / self.file).read_bytes()
         try:
             found = list(docstrings(source, module))
         except (SyntaxError, ValueError, RecursionError) as error:
-            fault = NOT_UTF8 if isinstance(error, UnicodeError) or "codec can't decode" in str(error) else NOT_PYTHON
             line = getattr(error, "lineno", None) or 1
-            yield {"piece": self.number, "line": line, "file": path, "fault": fault, "raw": str(error)[:RAW_CHARACTERS]}
+            yield {"line": line, "fault": NOT_PYTHON, "raw": str(error)[:RAW_CHARACTERS]}
             return
         for name, line, text in found:
-            row: dict[str, object] = {"piece": self.number, "line": line, "file": path}
             summary, body, rule = pair(text.encode(errors="replace").decode(), self.max_characters)
             if rule:
-                yield {**row, "rule": rule}
+                yield {"line": line, "rule": rule}
             else:
-                yield {
-                    **row,
-                    "name": name,
-                    "module": module,
-                    "summary": summary,
-                    "text": body,
-                }
+                yield {"line": line, "name": name, "module": module, "summary": summary, "text": body}
 
 
-def rule_for(path: str) -> str | None:
-    """Why a file is left out: it holds tests, or somebody else's code."""
-    *folders, file = path.split("/")
-    if TESTS & set(folders) or file.startswith("test_") or file.endswith("_test.py") or file == "conftest.py":
-        return "test file"
-    return "vendored file" if VENDORED & set(folders) else None
-
-
+@cache
 def package_folder(package: str) -> Path:
     """Where a package's source lies; a top-level package is found without running any of its code.
 
@@ -251,10 +218,8 @@ def package_folder(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    """Import name -> distributions. It reads the metadata of everything that is installed, so it is asked once."""
-    return packages_distributions()
+_distributions = cache(packages_distributions)
+"""Import name -> distributions. It reads the metadata of everything that is installed, so it is asked once."""
 
 
 @cache
@@ -264,16 +229,16 @@ def package_version(package: str) -> str:
     return version(names[0]).split("+")[0] if names else "unknown"
 
 
-def _source_sizes(folder: Path) -> dict[str, int]:
-    """Modules by path below the folder that holds the package, in order, and their bytes."""
-    sizes = {}
+def _source_sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """Modules by path below the folder that holds the package, in order, and their bytes; without those that hold
+    tests, or somebody else's code.
+    """
     for root, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         inside = Path(root).relative_to(folder.parent).as_posix()
         for file in sorted(files):
-            if file.endswith(".py"):
-                sizes[f"{inside}/{file}"] = os.path.getsize(os.path.join(root, file))
-    return sizes
+            if file.endswith(".py") and not TEST_FILE.fullmatch(file):
+                yield f"{inside}/{file}", os.path.getsize(os.path.join(root, file))
 
 
 @dataclass(frozen=True)
@@ -283,15 +248,14 @@ class PydocsReader:
     layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
 
     def open(self, config: CorpusConfig) -> CorpusPieces:
-        """Pieces of a few MB of source, packages in the order given, modules by path."""
-        pieces: list[SourcePiece] = []
-        for package in config.packages:
-            sizes = _source_sizes(package_folder(package))
-            for modules in batch_files(sizes.items(), PIECE_BYTES, PIECE_FILES):
-                place = len(pieces), package, package_version(package)
-                size = sum(sizes[module] for module in modules)
-                pieces.append(SourcePiece(*place, modules, size, config.max_characters))
-        return CorpusPieces(pieces)
+        """A piece for each module, packages in the order given, modules by path."""
+        return CorpusPieces(
+            [
+                SourcePiece(package, package_version(package), file, size, config.max_characters)
+                for package in config.packages
+                for file, size in _source_sizes(package_folder(package))
+            ]
+        )
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         """The packages in order, and this Python, whose grammar must parse them."""
@@ -306,8 +270,6 @@ READER = PydocsReader()
 
 GENERIC = 10
 """A summary that fits more passages than this asks for nothing in particular."""
-
-FIELDS = ["rule", "name", "module", "summary", "text"]
 
 
 def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table, pa.Table, pa.Table, dict[str, int]]:
@@ -325,7 +287,7 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table,
     table = pa.concat_tables(table.select(FIELDS) for table in chain([SCHEMA.empty_table()], tables))
     left_out = Counter(table["rule"].to_pylist())
     rules = {str(rule): number for rule, number in left_out.items() if rule}
-    rules["docstrings"] = sum(number for rule, number in left_out.items() if not str(rule).endswith(" file"))
+    rules["docstrings"] = len(table)
     rows = table.filter(pc.is_null(table["rule"])).to_pandas()
     rows["key"] = [" ".join(plain_words(summary)) for summary in rows["summary"]]
     generic = rows.groupby("key")["text"].transform("nunique") > GENERIC

@@ -1,15 +1,12 @@
 """What a format's reader offers, what can be asked of a corpus of any format, and which format a folder has."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from midmask.corpora.chunks import numbered
 from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
-from midmask.corpora.docs import list_documents
-from midmask.corpora.documents import ending
 from midmask.corpora.opening import UnusableFile
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -38,7 +35,7 @@ class Reader(Protocol):
 class FolderReader:
     """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
 
-    open_folder: folder -> the corpus's parts, or UserError; their numbers and the longest passage are set here.
+    open_folder: folder -> the corpus's parts, or UserError; the longest passage is set here.
     """
 
     layout: str
@@ -51,11 +48,7 @@ class FolderReader:
                 f"corpus {config.name}: {folder} is a file; wanted is a folder with {self.layout}. To read a single "
                 f"document, write docs:{config.place}"
             )
-        corpus = self.open_folder(folder)
-        parts: dict[str, Any] = {
-            rows: numbered(getattr(corpus, rows), config.max_characters) for rows in ("docs", "queries", "qrels")
-        }
-        return replace(corpus, **parts)
+        return self.open_folder(folder).limited_to(config.max_characters)
 
     def identity(self, config: CorpusConfig) -> dict[str, Any]:
         folder = Place.named(config.place)
@@ -110,48 +103,28 @@ def corpus_identity(config: CorpusConfig) -> dict[str, Any]:
     }
 
 
-FALLBACKS = ("texts", "docs")
-"""Their readers open any folder with jsonl files, or with documents, so each counts only where none before it does."""
-
-
 def recognise(folder: str) -> str:
-    """`FORMAT:folder` for a folder (or URI) that one format's reader opens; only names and first lines are read.
+    """`FORMAT:folder` for a folder (or URI), of the first format whose reader opens it: `texts` and `docs`, whose
+    readers open almost any folder, stand last in the table. Only names and first lines are read.
 
     Raises:
-        UserError: if no reader opens the folder, or several do, naming the choices.
+        UserError: if no reader opens the folder, naming the choices.
     """
-    folders = [name for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
-    found = [name for name in folders if _can_open(f"{name}:{folder}")]
-    specific = [name for name in found if name not in FALLBACKS]
-    if specific or not _are_mostly_documents(folder, found):
-        found = specific or found[:1]
-    if len(found) == 1:
-        return f"{found[0]}:{folder}"
-    choices = ", ".join(f"{name}:{folder}" for name in found or folders)
-    if not found:
+    names = [f"{name}:{folder}" for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
+    found = next((name for name in names if _can_open(name)), None)
+    if found is None:
         raise UserError(
-            f"{folder}: no format is recognised in it; name one, to see what is missing: {choices}; or, of a "
+            f"{folder}: no format is recognised in it; name one, to see what is missing: {', '.join(names)}; or, of a "
             "published collection, ir_datasets:ID"
         )
-    raise UserError(f"{folder}: it can be read in {len(found)} formats; name one of {choices}")
-
-
-def _are_mostly_documents(folder: str, found: list[str]) -> bool:
-    """Whether a folder that can be read as texts and as documents has more documents than files of texts, so that
-    nobody but the user knows what it is.
-    """
-    if tuple(found) != FALLBACKS:
-        return False
-    files = list_documents(Place.named(folder)).files
-    return len(files) > 2 * sum(ending(file) == ".jsonl" for file in files)
+    return found
 
 
 def _can_open(name: str) -> bool:
-    config = CorpusConfig(name=name)
     try:
-        reader_of(config.format).open(config)
-    except UnusableFile:
-        return config.format not in FALLBACKS  # its layout, with a file that its reader refuses by name
-    except (UserError, UnicodeDecodeError):  # names that are no UTF-8, which only documents may have
+        open_corpus(CorpusConfig(name=name))
+    except UnusableFile:  # its layout, with a file that its reader refuses by name
+        return True
+    except UserError:
         return False
     return True

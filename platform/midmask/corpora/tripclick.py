@@ -34,16 +34,14 @@ OUR_NAME = {"val": "dev"}
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
-def cut_elements(tag: str, stream: BinaryIO, end: int | None, limit: int) -> Iterator[Record]:
+def cut_elements(tag: str, stream: BinaryIO, limit: int) -> Iterator[Record]:
     """Elements such as <DOC> to </DOC>, each beginning on its own line, as records with the line of the opening tag.
     One that never ends is malformed, as is text between two elements.
     """
     opening, closing = f"<{tag}>".encode(), f"</{tag}>".encode()
     parts: list[bytes] = []
-    start = size = line = 0
-    for line, data in lines(stream, end, limit):
-        if data == b"":
-            break
+    start = size = 0
+    for line, data in lines(stream, limit):
         opens = data is not None and data.lstrip()[: len(opening)].upper() == opening
         if opens and parts:
             yield Record(start, b"\n".join(parts))
@@ -57,7 +55,6 @@ def cut_elements(tag: str, stream: BinaryIO, end: int | None, limit: int) -> Ite
             parts = []
     if parts:
         yield Record(start, b"\n".join(parts) if size < limit else None)
-    yield Record(line, b"")
 
 
 def parse_passage(text: str) -> tuple[str, str, str]:

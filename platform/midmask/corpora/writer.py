@@ -7,7 +7,7 @@ The artifact's bytes depend on the rows alone, not on how these were cut into bl
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -55,26 +55,19 @@ def write_shards(tables: Iterable[pa.Table], place: Place, schema: pa.Schema = D
     """
     groups = regroup(tables, schema)
     rows = 0
-    for number in count():
-        first = next(groups, None)
-        if first is None:
-            return rows
-        rows += _write(chain([first], islice(groups, SHARD_GROUPS - 1)), place / f"{number:05d}.parquet", schema)
-    raise AssertionError("count() has no end")
-
-
-def write_tables(tables: Iterable[pa.Table], place: Place, schema: pa.Schema) -> int:
-    """Writes one file of any number of rows, none included."""
-    return _write(regroup(tables, schema), place, schema)
-
-
-def _write(groups: Iterator[pa.Table], place: Place, schema: pa.Schema) -> int:
-    rows = 0
-    with writing_table(place, schema) as writer:
-        for group in groups:
-            writer.write_table(group)
-            rows += len(group)
+    for number, first in enumerate(groups):
+        with writing_table(place / f"{number:05d}.parquet", schema) as writer:
+            for group in chain([first], islice(groups, SHARD_GROUPS - 1)):
+                writer.write_table(group)
+                rows += len(group)
     return rows
+
+
+def write_rows(table: pa.Table, place: Place, schema: pa.Schema) -> None:
+    """Writes one file of any number of rows, none included, with the schema's columns only."""
+    with writing_table(place, schema) as writer:
+        if len(table):
+            writer.write_table(_one_chunk([table.select(schema.names)], schema), row_group_size=GROUP_ROWS)
 
 
 HEADER = "query-id\tcorpus-id\tscore\n"

@@ -11,7 +11,7 @@ system's name bears the layout's. FlagEmbedding's lines are refused: they hold t
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from midmask.corpora.opening import parse_lines, text_lines
@@ -59,27 +59,6 @@ LAYOUT = (
 LISTED = "a query's id, a tab, and the ids of passages divided by commas"
 
 
-LAYOUTS: dict[str, Callable[[Any], HardNegatives]] = {
-    "qid": lambda row: HardNegatives(
-        id_in(row["qid"]), ids_in(row["pos"]), {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
-    ),
-    "positive_passages": lambda row: HardNegatives(
-        id_in(row["query_id"]),
-        [id_in(passage["docid"]) for passage in row["positive_passages"]],
-        {"tevatron": [id_in(passage["docid"]) for passage in row["negative_passages"]]},
-    ),
-    "positive_document_ids": lambda row: HardNegatives(
-        id_in(row["query_id"]),
-        ids_in(row["positive_document_ids"]),
-        {"tevatron2": ids_in(row["negative_document_ids"])},
-    ),
-    "positives": lambda row: HardNegatives(
-        id_in(row["query_id"]), ids_in(row["positives"]["doc_id"]), {"simlm": ids_in(row["negatives"]["doc_id"])}
-    ),
-}
-"""The key by which a line's layout is known -> its reader."""
-
-
 def read_negatives_file(place: Place) -> Iterator[HardNegatives]:
     """The queries of a file with their negatives, line by line.
 
@@ -92,10 +71,21 @@ def read_negatives_file(place: Place) -> Iterator[HardNegatives]:
 
 
 def _entry(row: Any) -> HardNegatives:
-    reader = next((reader for key, reader in LAYOUTS.items() if key in row), None)
-    if reader is None:
+    if "qid" in row:
+        negatives = {id_in(system): ids_in(ids) for system, ids in row["neg"].items()}
+        return HardNegatives(id_in(row["qid"]), ids_in(row["pos"]), negatives)
+    if "positive_passages" in row:
+        system, (positives, others) = (
+            "tevatron",
+            ([passage["docid"] for passage in row[f"{kind}_passages"]] for kind in ("positive", "negative")),
+        )
+    elif "positive_document_ids" in row:
+        system, positives, others = "tevatron2", row["positive_document_ids"], row["negative_document_ids"]
+    elif "positives" in row:
+        system, positives, others = "simlm", row["positives"]["doc_id"], row["negatives"]["doc_id"]
+    else:
         raise ValueError(f"its keys are {', '.join(map(str, row)) or 'missing'}")
-    return reader(row)
+    return HardNegatives(id_in(row["query_id"]), ids_in(positives), {system: ids_in(others)})
 
 
 def _read_lists(place: Place) -> Iterator[HardNegatives]:

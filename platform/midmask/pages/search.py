@@ -11,7 +11,6 @@ import streamlit as st
 
 from midmask.choice.highlight import highlight
 from midmask.choice.judgements import Judgements, JudgementStore
-from midmask.corpora.documents.passages import provenance_of
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
@@ -172,22 +171,11 @@ def plain(text: str) -> str:
 
 def card(doc_id: str, title: str, text: str, query: str, rank: str) -> str:
     """A result as HTML; all that is the document's or the user's is escaped."""
-    file, place = _place(doc_id)
     cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
     return _hit.render(
         {
-            **{"doc_id": doc_id, "rank": rank, "origin": file + place},
-            "head": highlight(title or file, query),
+            **{"doc_id": doc_id, "rank": rank},
+            "head": highlight(title or doc_id, query),
             "passage": highlight(cut, query),
         }
     )
-
-
-def _place(doc_id: str) -> tuple[str, str]:
-    """The file that an id names, and where in it the passage lies, in words; an id of another form is its own file."""
-    origin = provenance_of(doc_id)
-    if origin is None:
-        return doc_id, ""
-    row = "" if origin.row is None else f" · row {origin.row:,}"
-    span = "" if origin.start is None else f" · characters {origin.start:,} to {origin.end:,}"
-    return origin.file, row + span

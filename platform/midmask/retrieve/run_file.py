@@ -61,11 +61,11 @@ def run_digest(file: str | Path) -> str:
     """16 hexadecimal digits of the SHA-256 of a run file's lines, the same whether the file is gzip'd or not.
 
     Raises:
-        UserError: if there is no such file, or a broken gzip stream.
+        UserError: if there is no such file, or it is no text.
     """
     if not Path(file).is_file():
         raise UserError(f"{file}: there is no such file; name a TREC run file")
-    with open_text(Place(str(Path(file).absolute())), name=str(file), only_text=False) as stream:
+    with open_text(Place(str(Path(file).absolute())), name=str(file)) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]
 
 

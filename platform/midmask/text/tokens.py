@@ -31,20 +31,6 @@ def join_titles(titles: list[str], texts: list[str]) -> list[str]:
     return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 
-def passage_cutter(
-    tokenizer_folder: Path, max_length: int, *, titles: bool, title_join: TitleJoin, prompt: str
-) -> CutPassages:
-    """Passages -> rows of at most `max_length` tokens."""
-    encode = make_cutter(tokenizer_folder, max_length)
-
-    def rows_of(first: list[str], texts: list[str]) -> tuple[list[list[int]], list[bool]]:
-        if title_join == "space":
-            return encode([prompt + text for text in (join_titles(first, texts) if titles else texts)])
-        return encode(texts, [prompt + title for title in first])
-
-    return rows_of
-
-
 def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], list[list[int]]]:
     """Texts -> token ids with special tokens, at most `max_length` of them; the rest of a text is cut."""
     encode = make_cutter(tokenizer_folder, max_length)
@@ -133,15 +119,17 @@ class TokensConfig(Config):
         return self
 
     def cut_passages(self, tokenizer_folder: Path) -> CutPassages:
-        """Raises UserError for a tokenizer that cannot join a title as `title_join` says."""
+        """Titles and texts of passages -> rows of at most `max_length` tokens.
+
+        Raises:
+            UserError: for a tokenizer that cannot join a title as `title_join` says.
+        """
+        encode, prompt = make_cutter(tokenizer_folder, self.max_length), self.passage_prompt
         if self.title_join != "space":
             _refuse_no_pairs(self, tokenizer_folder)
-        return passage_cutter(
-            tokenizer_folder,
-            self.max_length,
-            titles=self.titles,
-            title_join=self.title_join,
-            prompt=self.passage_prompt,
+            return lambda titles, texts: encode(texts, [prompt + title for title in titles])
+        return lambda titles, texts: encode(
+            [prompt + text for text in (join_titles(titles, texts) if self.titles else texts)]
         )
 
 

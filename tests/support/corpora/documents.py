@@ -45,11 +45,11 @@ def write_documents(folder: Path) -> None:
     write(folder / "guide/use.rst", b"Use\n===\n\nSee :ref:`there <x>`.\n\nMore\n----\n\nAnd ``code``.\n")
     write(folder / "web/page.html", b"<title>Site</title><nav>menu</nav><h1>Page</h1><p>Some <b>bold</b> text.</p>")
     write(folder / "paper.pdf", pdf(["A page of a pa-\nper.", "And another page."], "The Paper"))
-    write(folder / "tables/faq.csv", b"id,body,title\n1,an answer in a row,Question\n2,another one,\n")
+    write(folder / "tables/faq.csv", b"id,text,title\n1,an answer in a row,Question\n2,another one,\n")
     write(folder / "tables/faq.tsv", b"text\tn\ntext of a tsv\t1\n")
     write(folder / "tables/faq.jsonl", b'{"text": "text of a line", "title": "Line"}\n')
     (folder / "tables").mkdir(exist_ok=True)
-    pq.write_table(pa.table({"n": [1, 2], "content": ["the first text", "the second"]}), folder / "tables/x.parquet")
+    pq.write_table(pa.table({"n": [1, 2], "text": ["the first text", "the second"]}), folder / "tables/x.parquet")
     write(folder / "logo.png", b"\x89PNG")
     write(folder / "tool.py", b"print()")
 
@@ -62,5 +62,5 @@ def extracted_text(blocks: Iterable[TextBlock]) -> str:
 
 def blocks_of(path: Path, **columns: str) -> list[list[TextBlock]]:
     """The blocks of each document of a file."""
-    found = KINDS[ending(path.name)].read(DocumentFile(Place(str(path.parent)), path.name, **columns))
+    found = KINDS[ending(path.name)].read(DocumentFile(path.name, Place(str(path)), **columns))
     return [list(document.blocks) for document in found if isinstance(document, ParsedDocument)]

@@ -14,8 +14,7 @@ from midmask.backend.executor import cluster_makers
 from midmask.backend.pool import run_sharded
 from midmask.backend.ray_data import ray_reader
 from midmask.core.config import Config, override
-from midmask.corpora import CorpusConfig, docs, prepare
-from midmask.corpora import chunks as pieces
+from midmask.corpora import CorpusConfig, prepare
 from midmask.errors import UserError
 from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan
@@ -145,22 +144,21 @@ def test_answers_and_slices(tmp_path: Path) -> None:
 
 
 def test_documents_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of two files each, read by several workers."""
+    """Two files a task, read by several workers."""
     write_documents(tmp_path / "in")
     (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
-    monkeypatch.setattr(docs, "PIECE_FILES", 2)
+    monkeypatch.setattr(cluster, "TASK_PIECES", 2)
     there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10), tmp_path)
-    assert [row["kind"] for row in quarantine(there)] == ["binary file"]
+    assert [row["kind"] for row in quarantine(there)] == ["damaged file"]
 
 
-def test_many_byte_ranges_keep_order_and_line_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_beir(tmp_path / "in", passages=3000)
+def test_many_blocks_keep_order_and_line_numbers(tmp_path: Path) -> None:
+    write_beir(tmp_path / "in", passages=6000)
     corpus = tmp_path / "in/corpus.jsonl"
     lines = corpus.read_bytes().splitlines()
     for line in (0, 777, 1500, 3002):
         lines.insert(line, b"{broken")
     corpus.write_bytes(b"\n".join(lines))
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
     there = both(CorpusConfig(name=f"beir:{tmp_path}/in"), tmp_path)
     assert [row["line"] for row in quarantine(there)] == [1, 778, 1501, 3003]
 

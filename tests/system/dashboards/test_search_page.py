@@ -65,7 +65,7 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: pages.
     pages.wait_for_query(browser, q=asked)
     marked = {one.lower() for one in pages.texts(browser, ".mm-hit mark")}
     assert {"port", "server"} <= marked <= {"port", "server", "change"}
-    pages.wait_for_text(browser, "faq.md · characters 81 to 200")
+    pages.wait_for_text(browser, "faq.md#81-200")
     press_thumb(browser, "right", 1, 0)
     pages.wait_for_text(browser, "1 judged query · 1 relevant")
     press_thumb(browser, "left", 3, 1)

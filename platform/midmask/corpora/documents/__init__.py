@@ -5,19 +5,16 @@ A kind's own module is imported when a document of it is read.
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
-
-from midmask.errors import UserError, how_to_install
 
 if TYPE_CHECKING:
     from midmask.corpora.documents.blocks import BadRow, DocumentFile, ParsedDocument
 
 
 class Kind(NamedTuple):
-    """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that the module needs, ""
-    for none. share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever
-    files of this kind give other text.
+    """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that it needs, or "".
+    share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever files of
+    this kind give other text.
     """
 
     module: str
@@ -42,9 +39,9 @@ class Kind(NamedTuple):
 KINDS = {
     ".txt": Kind("blocks", "read_plain"),
     ".rst": Kind("blocks", "read_plain", version=2),
-    ".md": Kind("markdown", version=2),
-    ".html": Kind("html", package="lxml", share=0.3),
-    ".htm": Kind("html", package="lxml", share=0.3),
+    ".md": Kind("markup", "read_markdown", version=2),
+    ".html": Kind("markup", "read_html", "lxml", share=0.3),
+    ".htm": Kind("markup", "read_html", "lxml", share=0.3),
     ".pdf": Kind("pdf", package="pypdf", share=0.1),
     ".csv": Kind("rows", "read_separated"),
     ".tsv": Kind("rows", "read_separated"),
@@ -57,20 +54,3 @@ def ending(name: str) -> str:
     """The ending of a file's name in lower case, with its dot; "" if it has none."""
     stem, dot, end = name.rsplit("/", 1)[-1].rpartition(".")
     return f".{end.lower()}" if dot and stem else ""
-
-
-def refuse_missing_packages(counts: dict[str, int], place: object) -> None:
-    """
-    Args:
-        counts: ending -> number of files.
-
-    Raises:
-        UserError: if a package that some of the files need is not installed.
-    """
-    for end, count in counts.items():
-        package = KINDS[end].package
-        if package and find_spec(package) is None:
-            raise UserError(
-                f"{place}: {count:,} {end} file{'s' if count > 1 else ''} need{'s' if count == 1 else ''} the package "
-                f"{package}, which is not installed; type: {how_to_install('documents')}"
-            )

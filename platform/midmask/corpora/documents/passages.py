@@ -9,16 +9,14 @@ end they are the text.
     faq.csv#12                  row 12 of a table, the first one after the header being 1
     faq.csv#12:0-640            characters 0 … 639 of that row's text
 
-Ids may hold no white space, and `#` ends the file's name, so these characters (and `%`) are percent-encoded in names,
-as are bytes that are no UTF-8.
+Ids may hold no white space, and `#` ends the file's name, so these characters (and `%`) are percent-encoded in names.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote
 
 from midmask.core.config import library_versions
 from midmask.corpora.documents.blocks import TextBlock
@@ -77,26 +75,26 @@ def cut_passages(blocks: Iterator[TextBlock], title: str, words: int, *, untitle
             of a passage.
     """
     headings: list[tuple[int, str]] = []
-    section = _Section(title or untitled, words)
+    path = title or untitled
+    section: list[tuple[int, TextBlock]] = []
     bare: CutPassage | None = None
     end = 0
     for number, block in enumerate(blocks):
-        gap = block.before if number else ""
-        start = end + len(gap)
+        start = end + (len(block.before) if number else 0)
         end = start + len(block.text)
         if not block.level:
             bare = None
-            yield from section.add(block.text, gap, start)
+            section.append((start, block))
             continue
-        yield from section.close()
+        yield from _cut_section(section, path, words)
         if bare is not None and block.level <= headings[-1][0]:
             yield bare
         while headings and headings[-1][0] >= block.level:
             headings.pop()
         bare = CutPassage(start, end, _path(title, headings), block.text)
         headings.append((block.level, block.text))
-        section = _Section(_path(title, headings), words)
-    yield from section.close()
+        section, path = [], _path(title, headings)
+    yield from _cut_section(section, path, words)
     if bare is not None:
         yield bare
 
@@ -114,48 +112,28 @@ def _is_same(title: str, first: str) -> bool:
     return first in title or title in first
 
 
-class _Section:
-    """The text below one heading, cut as it arrives: at most two passages and a paragraph are held."""
-
-    def __init__(self, title: str, words: int) -> None:
-        self._title, self._room = title, words
-        self._text, self._begin = "", 0
-        self._waiting: list[list[Unit]] = []
-        self._size = 0
-
-    def add(self, text: str, gap: str, start: int) -> Iterator[CutPassage]:
-        """A paragraph that begins at `start`, after `gap`."""
-        if not self._text:
-            self._begin, gap = start, ""
-        self._text = f"{self._text}{gap}{text}"
-        units = divide(text, start, self._room)
-        if not self._waiting or (self._size + _size(units) > self._room and 2 * self._size >= self._room):
-            self._begin_passage()
+def _cut_section(section: list[tuple[int, TextBlock]], title: str, most: int) -> Iterator[CutPassage]:
+    """The passages of the paragraphs below one heading, given with their places in the document."""
+    parts: list[list[Unit]] = []
+    size = most  # of the last part
+    for start, block in section:
+        units = divide(block.text, start, most)
+        if size + _size(units) > most and 2 * size >= most:
+            parts.append([])
+            size = 0
         for unit in units:
-            if self._size and self._size + unit.words > self._room:
-                self._begin_passage()
-            self._waiting[-1].append(unit)
-            self._size += unit.words
-        while len(self._waiting) > 2:
-            yield self._take(self._waiting.pop(0))
-
-    def _begin_passage(self) -> None:
-        self._waiting.append([])
-        self._size = 0
-
-    def close(self) -> Iterator[CutPassage]:
-        """The rest, once the section has ended."""
-        if len(self._waiting) == 2:
-            self._waiting = even_out(self._waiting[0], self._waiting[1], self._room)
-        for units in self._waiting:
-            yield self._take(units)
-        self._waiting = []
-
-    def _take(self, units: list[Unit]) -> CutPassage:
+            if size and size + unit.words > most:
+                parts.append([])
+                size = 0
+            parts[-1].append(unit)
+            size += unit.words
+    if len(parts) > 1:
+        parts[-2:] = even_out(parts[-2], parts[-1], most)
+    begin = section[0][0] if section else 0
+    text = "".join(f"{block.before if number else ''}{block.text}" for number, (_, block) in enumerate(section))
+    for units in parts:
         start, end = units[0].start, units[-1].end
-        text = self._text[start - self._begin : end - self._begin]
-        self._text, self._begin = self._text[end - self._begin :], end
-        return CutPassage(start, end, self._title, text)
+        yield CutPassage(start, end, title, text[start - begin : end - begin])
 
 
 def divide(text: str, start: int, most: int) -> list[Unit]:
@@ -197,41 +175,19 @@ def _size(units: list[Unit]) -> int:
     return sum(unit.words for unit in units)
 
 
-_ID = re.compile(r"(?P<file>[^#\s]+)#(?:(?P<row>[1-9]\d*)(?P<colon>:|\Z))?(?:(?P<start>\d+)-(?P<end>\d+))?")
-_UNSAFE = re.compile(r"[\s#%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Characters from U+DC80 to U+DCFF stand for the bytes of a name that are no UTF-8, as Python reads names."""
+_UNSAFE = re.compile(r"[\s#%\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """A span of a document. file: path below the corpus's folder. start, end: characters of the extracted text, end not
-    included; None for a whole row. row: of a table, from 1; None for other documents.
+def passage_id(file: str, span: CutPassage | None, row: int | None = None) -> str:
+    """The id of a passage.
+
+    Args:
+        file: path below the corpus's folder. span: None for a whole row. row: of a table, from 1; None for other
+            documents.
     """
-
-    file: str
-    start: int | None = None
-    end: int | None = None
-    row: int | None = None
-
-    @property
-    def doc_id(self) -> str:
-        """The passage's id; `provenance_of` gives this object back."""
-        span = "" if self.start is None else f"{self.start}-{self.end}"
-        row = "" if self.row is None else f"{self.row}{':' if span else ''}"
-        return f"{quote_name(self.file)}#{row}{span}"
-
-
-def provenance_of(doc_id: str) -> Provenance | None:
-    """What an id of the corpus format `docs` states; None for an id of another form."""
-    match = _ID.fullmatch(doc_id)
-    if match is None:
-        return None
-    row, start, end = (None if match[name] is None else int(match[name]) for name in ("row", "start", "end"))
-    if (row is None and start is None) or (match["colon"] == ":") != (row is not None and start is not None):
-        return None
-    if start is not None and end is not None and start >= end:
-        return None
-    return Provenance(os.fsdecode(unquote_to_bytes(match["file"])), start, end, row)
+    characters = "" if span is None else f"{span.start}-{span.end}"
+    number = "" if row is None else f"{row}{':' if span else ''}"
+    return f"{_UNSAFE.sub(lambda match: quote(match[0]), file)}#{number}{characters}"
 
 
 def document_of(doc_id: str) -> str:
@@ -239,12 +195,3 @@ def document_of(doc_id: str) -> str:
     Rows of one table share it.
     """
     return doc_id.partition("#")[0]
-
-
-def quote_name(name: str) -> str:
-    """A file's name with white space, control characters, `#`, `%` and bytes that are no UTF-8 percent-encoded."""
-    return _UNSAFE.sub(_percent_encode, name)
-
-
-def _percent_encode(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogateescape"))

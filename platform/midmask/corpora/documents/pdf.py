@@ -5,81 +5,51 @@ divides put together; a page that has no text (a scan) gives none.
 import logging
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from midmask.corpora.documents.blocks import (
     DAMAGED,
-    EMPTY_FILE,
-    ENCRYPTED,
-    NO_TEXT,
     BadRow,
     DocumentFile,
     ParsedDocument,
     TextBlock,
     Unreadable,
-    paragraph,
+    text_blocks,
 )
 from midmask.errors import reason
-
-if TYPE_CHECKING:
-    from pypdf import PdfReader
 
 _DIVIDED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _LINE_END = re.compile(r"[ \t]*\n[ \t]*")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
 _LONGEST_TITLE = 200
-SHOWN_PAGES = 10
 
 
 def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
-    """One document; pypdf may fail in any way on a damaged file."""
+    """One document; pypdf may fail in any way on a damaged or an encrypted file, and from there on it gives no text."""
+    from pypdf import PdfReader
+
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     with source.reading() as stream:
-        if not stream.read(1):
-            raise Unreadable(EMPTY_FILE)
-        stream.seek(0)
         try:
-            from pypdf import PdfReader
-
             reader = PdfReader(stream)
-            if reader.is_encrypted and not reader.decrypt(""):
-                raise Unreadable(ENCRYPTED, "it needs a password")
-            pages, title = len(reader.pages), _title(reader)
-        except Unreadable:
-            raise
+            title = " ".join(str(reader.metadata.title or "").split()) if reader.metadata else ""
         except Exception as error:
-            kind = ENCRYPTED if "crypt" in str(error).lower() else DAMAGED
-            raise Unreadable(kind, reason(error)) from None
-        yield ParsedDocument(title, _page_blocks(reader, pages))
+            raise Unreadable(DAMAGED, reason(error)) from None
+        yield ParsedDocument(title[:_LONGEST_TITLE], _blocks(reader))
 
 
-def _title(reader: "PdfReader") -> str:
-    title = reader.metadata.title if reader.metadata else None
-    return " ".join(str(title or "").split())[:_LONGEST_TITLE]
-
-
-def _page_blocks(reader: "PdfReader", pages: int) -> Iterator[TextBlock]:
-    """The blocks of the pages that can be read.
-
-    Raises:
-        Unreadable: after the last one, if there is no text or a page could not be read.
-    """
-    found, broken, why = False, [], ""
-    for number in range(pages):
+def _blocks(reader: Any) -> Iterator[TextBlock]:
+    broken, why = [], ""
+    for number in range(len(reader.pages)):
         try:
             text = reader.pages[number].extract_text()
         except Exception as error:
-            broken.append(str(number + 1))
+            broken.append(number + 1)
             why = reason(error)
             continue
-        for block in page_blocks(text):
-            found = True
-            yield block
+        yield from page_blocks(text)
     if broken:
-        shown = ", ".join(broken[:SHOWN_PAGES]) + (", …" if len(broken) > SHOWN_PAGES else "")
-        raise Unreadable(DAMAGED, f"{len(broken)} of {pages} pages: {shown} ({why})")
-    if not found:
-        raise Unreadable(NO_TEXT, f"{pages} pages without text, perhaps scanned")
+        raise Unreadable(DAMAGED, f"{len(broken)} of {len(reader.pages)} pages, the first {broken[0]}: {why}")
 
 
 def page_blocks(text: str) -> Iterator[TextBlock]:
@@ -87,4 +57,4 @@ def page_blocks(text: str) -> Iterator[TextBlock]:
     text = text.replace("\0", "").encode("utf-8", "replace").decode()
     text = _DIVIDED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     for part in _BLANK_LINE.split(text):
-        yield from paragraph(_LINE_END.sub(" ", part))
+        yield from text_blocks(_LINE_END.sub(" ", part))
