@@ -19,7 +19,7 @@ from midmask.retrieve import lexical
 from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
-from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
+from midmask.retrieve.lexical import HybridShard, LexicalShard
 from midmask.retrieve.sparse import HEADER, heaviest, packed_size, read_lengths, read_rows, row_of, top_rows, write_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
@@ -150,7 +150,7 @@ def test_any_number_of_shards_equals_brute_force_ties_included(kind: str, data, 
 def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile, threads):
     expected = cut_search(views, k, 1)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2, "GATHERED": 11}.items():
+        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2}.items():
             patch.setattr(lexical, name, value)
         for share in (-1.0, 0.3, 2.0):  # all queries by tile, some, none
             patch.setattr(lexical, "MANY", share)
@@ -160,16 +160,6 @@ def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile
 def dense_of(collection):
     queries_QD, vectors_ND = collection(np.random.default_rng(0))
     return (queries_QD, None), (vectors_ND, None)
-
-
-def opposed_words():
-    """Queries dense in V whose large products cancel: float32 sums are noise, and the bound asks for what they hide."""
-    draw = np.random.default_rng(0)
-    along_N1 = draw.integers(-(2**23), 2**23, (600, 1))
-    passages_NV = np.concatenate([along_N1, draw.integers(-2, 3, (600, 30)), -along_N1], axis=1)
-    queries_QV = np.concatenate([np.full((5, 1), 9), draw.integers(-3, 4, (5, 30)), np.full((5, 1), 9)], axis=1)
-    queries, passages = (top_rows(table.astype(np.float32), None) for table in (queries_QV, passages_NV))
-    return (None, queries), (None, passages)
 
 
 def with_words(collection, weight: float):
@@ -185,9 +175,6 @@ def with_words(collection, weight: float):
 
 def in_float32(views, at: int) -> np.ndarray:
     (dense_QD, words), (vectors_ND, rows) = views
-    if vectors_ND is None:
-        ((_, _, guesses),) = LexicalIndex(rows).scores(words)
-        return list(guesses)[at].scores_N
     dense_N = vectors_ND @ dense_QD[at]
     only_words = (None, words), (None, rows)
     return dense_N if words is None else dense_N + [score(only_words, at, row) for row in range(rows.shape[0])]
@@ -195,7 +182,7 @@ def in_float32(views, at: int) -> np.ndarray:
 
 CLOSE = {
     "dense, collapsed": lambda: dense_of(collapsed), "dense, cancelling": lambda: dense_of(cancelling),
-    "lexical": opposed_words, "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
+    "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
     "hybrid, cancelling": lambda: with_words(cancelling, 1.0),
 }  # fmt: skip
 
@@ -209,17 +196,6 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
         lost += [row for _, row in best if row not in guessed]
     assert lost, "float32 finds every answer, so this test shows nothing"
     assert cut_search(views, 20, 1) == cut_search(views, 20, 3) == expected
-
-
-def test_guesses_are_no_further_from_the_scores_than_they_say():
-    draw = np.random.default_rng(1)
-    passages = top_rows(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
-    queries = top_rows(draw.standard_normal((4, 64)).astype(np.float32), None)
-    for members, block, scores in LexicalIndex(passages).scores(queries):
-        for query, guessed in zip(members, scores, strict=True):
-            exact = np.array([score(((None, queries), (None, passages)), query, row) for row in block])
-            assert np.array_equal(guessed.exact(np.arange(300)), exact)
-            assert 0 < np.abs(guessed.scores_N - exact).max() <= guessed.error < 1
 
 
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 9), st.sampled_from([1e-3, 0.1, 3.0]), st.booleans())
@@ -256,24 +232,6 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
     assert np.isneginf(scores[~found]).all()
     assert (scores[:, 1:] <= scores[:, :-1]).all()
-
-
-@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
-def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: str):
-    draw = np.random.default_rng(3)
-    vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
-    rows, queries = (top_rows(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
-    blocks = [vectors_ND[:200], vectors_ND[200:]]
-    index = build_faiss_index(in_memory(*blocks), IndexConfig(index=factory))
-    found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(Views(dense_QD, queries), 30))
-    best_lexical = LexicalShard(rows, ids(500)).search(Views(None, queries), 30)[1]
-    views = (dense_QD, queries), (vectors_ND, rows)
-    for query, (mine, words) in enumerate(zip(found, best_lexical.tolist(), strict=True)):
-        everything = [np.float32(score(views, query, row)) for row in range(500)]
-        np.testing.assert_allclose([own for own, _ in mine], [everything[row] for _, row in mine], rtol=1e-6)
-        assert mine == sorted(mine, key=lambda pair: -pair[0]) and len({row for _, row in mine}) == 30
-        missed = [row for row in words if row not in {row for _, row in mine}]
-        assert all(everything[row] <= mine[-1][0] for row in missed)
 
 
 def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):

@@ -4,8 +4,7 @@ Each candidate gets one verdict: it is allowed, or the first rule that refuses i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +27,7 @@ VERDICTS = (
     "outside_ranks",
     "positive",
     "near_duplicate",
-    "positive_unscored",
-    "unscored",
     "teacher_margin",
-    "max_score",
-    "min_score",
     "positive_not_ranked",
     "absolute_margin",
     "relative_margin",
@@ -40,15 +35,16 @@ VERDICTS = (
 """What can become of a candidate; all but the first two are refusals, in the order in which they are asked.
 
 not_drawn: a fair negative that was not needed, or is chosen from another list. positive: judged relevant, in any split.
-near_duplicate: of a positive. positive_unscored, unscored: the teacher has no score. positive_not_ranked: a margin is
-wanted, and a positive is not in the list.
+near_duplicate: of a positive. positive_not_ranked: a margin is wanted, and a positive is not in the list.
 """
 CODE = {name: np.uint8(code) for code, name in enumerate(VERDICTS)}
 ALLOWED = CODE["not_drawn"]
 
 
 class FilterConfig(Config):
-    """Which candidates are too likely to be relevant, or too far off, to be negatives."""
+    """Which candidates are too likely to be relevant to be negatives."""
+
+    WITHDRAWN = (("unscored", "error"), ("max_score", None), ("min_score", None))
 
     near_duplicates: float = Field(
         0.8, ge=0.5, le=1, description="similarity to a positive from which a passage is refused; 1: only copies"
@@ -56,11 +52,6 @@ class FilterConfig(Config):
     teacher_margin: float | None = Field(
         None, description="least difference between the teacher's scores of a positive and its negative; none: no limit"
     )
-    unscored: Literal["error", "refuse"] = Field(
-        "error", description="with a teacher margin, a candidate without a teacher score: an error, or refused"
-    )
-    max_score: float | None = Field(None, description="highest score of a negative in its list; none: any")
-    min_score: float | None = Field(None, description="lowest score of a negative in its list; none: any")
     absolute_margin: float | None = Field(
         None, description="least difference between the scores of a positive and its negative; none: no limit"
     )
@@ -71,8 +62,7 @@ class FilterConfig(Config):
     @property
     def asks_scores(self) -> bool:
         """Whether a filter uses the lists' own scores."""
-        limits = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
-        return any(value is not None for value in limits)
+        return self.absolute_margin is not None or self.relative_margin is not None
 
 
 class CandidateFacts(NamedTuple):
@@ -87,54 +77,6 @@ class CandidateFacts(NamedTuple):
     positive_teacher: Doubles  # lowest teacher score of the query's positives; NaN if one has none
 
 
-def verdicts(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> Codes:
-    """One verdict a candidate, `ALLOWED` where no rule refuses it; `ranks`: those that a negative may have."""
-    refusals = {
-        "outside_ranks": (facts.rank < ranks.start) | (facts.rank >= ranks.stop),
-        "positive": facts.is_positive,
-        "near_duplicate": facts.is_near,
-        **_by_score(facts, rules),
-    }
-    if rules.teacher_margin is not None:
-        refusals |= {
-            "positive_unscored": np.isnan(facts.positive_teacher),
-            "unscored": np.isnan(facts.teacher),
-            "teacher_margin": beyond_absolute(facts.teacher, facts.positive_teacher, rules.teacher_margin),
-        }
-    codes = np.full(len(facts.rank), ALLOWED)
-    for name in reversed(VERDICTS):
-        if name in refusals:
-            codes[refusals[name]] = CODE[name]
-    return codes
-
-
-def _by_score(facts: CandidateFacts, rules: FilterConfig) -> dict[str, Bools]:
-    refusals: dict[str, Bools] = {}
-    if rules.max_score is not None:
-        refusals["max_score"] = facts.score > rules.max_score
-    if rules.min_score is not None:
-        refusals["min_score"] = facts.score < rules.min_score
-    if rules.absolute_margin is not None:
-        refusals["absolute_margin"] = beyond_absolute(facts.score, facts.positive_score, rules.absolute_margin)
-    if rules.relative_margin is not None:
-        refusals["relative_margin"] = beyond_relative(facts.score, facts.positive_score, rules.relative_margin)
-    if rules.absolute_margin is not None or rules.relative_margin is not None:
-        refusals["positive_not_ranked"] = np.isneginf(facts.positive_score)
-    return refusals
-
-
-def beyond_absolute(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """Whether a score comes closer to its positive's than the margin."""
-    return np.asarray(score + margin > positive)
-
-
-def beyond_relative(score: Doubles, positive: Doubles, margin: float) -> Bools:
-    """Like `beyond_absolute`, with the margin as a fraction of the positive's magnitude."""
-    missing = np.isneginf(positive)
-    lowest = np.where(missing, 0, positive)
-    return np.asarray(missing | (score > lowest - np.abs(lowest) * margin))
-
-
 CANDIDATES = pa.schema(
     [
         ("query_id", pa.string()),
@@ -146,71 +88,38 @@ CANDIDATES = pa.schema(
 )
 """What negatives are chosen from. rank counts from 1 within a query and source; score is null where a list has none."""
 
-NEGATIVES = pa.schema(
-    [
-        *CANDIDATES,
-        ("teacher_score", pa.float32()),
-        ("verdict", pa.string()),
-        ("list", pa.string()),
-        ("index", pa.string()),
-    ]
-)
-"""A candidate, what became of it (`VERDICTS`), the fingerprint of the artifact that listed it, and the index
-that was searched for it; null where there was none.
-"""
+NEGATIVES = pa.schema([*CANDIDATES, ("teacher_score", pa.float32()), ("verdict", pa.string())])
+"""A candidate, and what became of it (`VERDICTS`)."""
 
 SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32())])
 """A teacher's scores."""
-
-
-@dataclass(frozen=True)
-class NegativeList:
-    """A list that negatives are taken from."""
-
-    name: str  # of a system with its fingerprint, or as a file has it
-    list: str  # the artifact's fingerprint
-    index: str | None = None  # the index that was searched
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How many of the allowed passages of a query are taken, and which."""
-
-    per_query: int  # at most so many of all
-    # before that: at most so many from each list, in order; each adds passages that the lists before it did not
-    per_source: int | None = None
-    how: Literal["random", "top"] = "random"  # a draw by the seed, or the best ranks
-    replacement: bool = False  # whether a query with too few allowed passages gets some of them several times
-    seed: int = 0
 
 
 class Stretch(NamedTuple):
     """The candidates of some queries (CANDIDATES), list after list, and facts about each."""
 
     table: pa.Table
-    sources: Sequence[NegativeList]
     query_ids: pa.Array  # sorted
     query: Ints  # position of the candidate's query in query_ids
-    source: Ints  # position of its list in sources
+    source: Ints  # position of its list among all lists
     key: Ints  # number of the pair of query and passage
     draw: NDArray[np.uint64]  # a random number: a hash of (seed, query, passage)
     facts: CandidateFacts
 
 
 def examine(
-    table: pa.Table, sources: Sequence[NegativeList], known: KnownRelevant, scores: pa.Table | None, seed: int
+    table: pa.Table, sources: Sequence[str], known: KnownRelevant, scores: pa.Table | None, seed: int
 ) -> Stretch:
     """Collects the facts about candidates (CANDIDATES); every list of a query must be whole.
 
     Args:
-        sources: of all names in the column `source`, in the order in which lists are drawn from.
+        sources: all names in the column `source`, in the order in which lists are drawn from.
         scores: a teacher's (SCORES), of these queries or more.
     """
     query_ids = pc.unique(table["query_id"]).sort()
     positives = known.positives(query_ids)
     keys = Keys(query_ids, pc.unique(pa.chunked_array([*table["doc_id"].chunks, *positives["doc_id"].chunks])))
-    names = pa.array([source.name for source in sources], pa.string())
-    query, source = places(table["query_id"], query_ids), places(table["source"], names)
+    query, source = places(table["query_id"], query_ids), places(table["source"], pa.array(sources, pa.string()))
     key = keys.of(query, table["doc_id"])
     positive_query = numbers(positives["query"])
     positive_key = keys.of(positive_query, positives["doc_id"])
@@ -224,7 +133,6 @@ def examine(
     by_doc = hash64(keys.doc_ids.to_pylist())
     return Stretch(
         table=table,
-        sources=sources,
         query_ids=query_ids,
         query=query,
         source=source,
@@ -253,49 +161,89 @@ def _lowest(listed: Ints, score: Doubles, is_positive: NDArray[np.bool_], wanted
     return np.asarray(np.where(lacking, -np.inf, lowest)[listed])
 
 
-def refuse_unscored(stretch: Stretch, verdict: Codes) -> None:
-    """Checks that every candidate has a teacher's score.
+def verdicts(stretch: Stretch, rules: FilterConfig, ranks: range) -> Codes:
+    """One verdict a candidate, `ALLOWED` where no rule refuses it.
+
+    Args:
+        ranks: those that a negative may have.
+
+    Raises:
+        UserError: for a score that a rule asks for and that is not there.
+    """
+    facts = stretch.facts
+    if rules.asks_scores and np.isnan(facts.score).any():
+        row = _first_row(stretch, np.isnan(facts.score))
+        raise UserError(
+            f"filters: the list {row['source']!r} has no scores, so absolute_margin and relative_margin cannot be "
+            "applied; use stages.*.mine.filters.teacher_margin with a teacher's scores"
+        )
+    codes = np.full(len(facts.rank), ALLOWED)
+    refusals = _refusals(facts, rules, ranks)
+    for name in reversed(VERDICTS):
+        if name in refusals:
+            codes[refusals[name]] = CODE[name]
+    if rules.teacher_margin is not None:
+        _refuse_unscored(stretch, codes)
+    return codes
+
+
+def _refusals(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> dict[str, Bools]:
+    """Rule -> the candidates that it refuses."""
+    refusals = {
+        "outside_ranks": (facts.rank < ranks.start) | (facts.rank >= ranks.stop),
+        "positive": facts.is_positive,
+        "near_duplicate": facts.is_near,
+    }
+    if rules.teacher_margin is not None:
+        refusals["teacher_margin"] = facts.teacher + rules.teacher_margin > facts.positive_teacher
+    if rules.asks_scores:
+        refusals["positive_not_ranked"] = np.isneginf(facts.positive_score)
+    if rules.absolute_margin is not None:
+        refusals["absolute_margin"] = facts.score + rules.absolute_margin > facts.positive_score
+    if rules.relative_margin is not None:
+        positive = np.where(np.isneginf(facts.positive_score), 0, facts.positive_score)
+        refusals["relative_margin"] = facts.score > positive - np.abs(positive) * rules.relative_margin
+    return refusals
+
+
+def _refuse_unscored(stretch: Stretch, codes: Codes) -> None:
+    """Checks that every candidate, and every positive, has a teacher's score.
 
     Raises:
         UserError: naming a query and a passage that has none.
     """
     facts = stretch.facts
-    fair = ~np.isin(verdict, [CODE["outside_ranks"], CODE["positive"], CODE["near_duplicate"]])
-    lacking = np.flatnonzero(fair & (np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)))
-    if len(lacking):
-        row = stretch.table.slice(int(lacking[0]), 1).to_pylist()[0]
-        what = f"passage {row['doc_id']!r}" if np.isnan(facts.teacher[lacking[0]]) else "a relevant passage"
+    fair = ~np.isin(codes, [CODE["outside_ranks"], CODE["positive"], CODE["near_duplicate"]])
+    lacking = fair & (np.isnan(facts.teacher) | np.isnan(facts.positive_teacher))
+    if lacking.any():
+        row = _first_row(stretch, lacking)
+        what = f"passage {row['doc_id']!r}" if np.isnan(facts.teacher[lacking][0]) else "a relevant passage"
         raise UserError(
-            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} more "
-            "like it here); score the judged passages and the candidates, or set stages.*.mine.filters.unscored=refuse"
+            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({lacking.sum()} like "
+            "it here); score the judged passages and the candidates"
         )
 
 
-def draw(stretch: Stretch, verdict: Codes, choice: Choice) -> Ints:
+def _first_row(stretch: Stretch, marked: Bools) -> dict[str, Any]:
+    row: dict[str, Any] = stretch.table.slice(int(marked.argmax()), 1).to_pylist()[0]
+    return row
+
+
+def draw(stretch: Stretch, codes: Codes, per_query: int, choose: Literal["random", "top"]) -> Ints:
     """Draws negatives from the allowed candidates; returns their rows by query, list and rank.
 
     A query's negatives do not depend on other queries. A passage that several lists allow is taken from the first.
+
+    Args:
+        codes: the candidates' verdicts. per_query: negatives of a query, at most. choose: by the random numbers, or the
+            best ranks.
     """
-    allowed = np.flatnonzero(verdict == ALLOWED)
+    allowed = np.flatnonzero(codes == ALLOWED)
     allowed = allowed[np.argsort(stretch.source[allowed], kind="stable")]
-    priority = stretch.draw if choice.how == "random" else stretch.facts.rank.astype(np.uint64)
-    if choice.per_source is not None:
-        allowed = _from_each(stretch, allowed, priority, choice.per_source)
     _, first = np.unique(stretch.key[allowed], return_index=True)
-    fair = allowed[np.sort(first)]
-    chosen = _first(fair, stretch.query, priority, choice.per_query)
-    if choice.replacement:
-        chosen = np.concatenate([chosen, _again(stretch, chosen, choice)])
+    priority = stretch.draw if choose == "random" else stretch.facts.rank.astype(np.uint64)
+    chosen = _first(allowed[np.sort(first)], stretch.query, priority, per_query)
     return chosen[np.lexsort((stretch.facts.rank[chosen], stretch.source[chosen], stretch.query[chosen]))]
-
-
-def _from_each(stretch: Stretch, allowed: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
-    taken = np.empty(0, np.int64)
-    for source in np.unique(stretch.source[allowed]):
-        listed = allowed[stretch.source[allowed] == source]
-        fresh = listed[~np.isin(stretch.key[listed], stretch.key[taken])]
-        taken = np.concatenate([taken, _first(fresh, stretch.query, priority, count)])
-    return taken
 
 
 def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
@@ -305,27 +253,9 @@ def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) ->
     return np.asarray(ordered[np.arange(len(groups)) - np.searchsorted(groups, groups, "left") < count])
 
 
-def _again(stretch: Stretch, chosen: Ints, choice: Choice) -> Ints:
-    """Rows drawn again, with replacement, from queries that have some but too few."""
-    ordered = chosen[np.lexsort((chosen, stretch.query[chosen]))]
-    _, first, count = np.unique(stretch.query[ordered], return_index=True, return_counts=True)
-    again = [np.empty(0, np.int64)]
-    for start, have in zip(first.tolist(), count.tolist(), strict=True):
-        numbers_ = mix(stretch.draw[ordered[start]], np.arange(choice.per_query - have, dtype=np.uint64))
-        again.append(ordered[start + (numbers_ % np.uint64(have)).astype(np.int64)])
-    return np.concatenate(again)
-
-
-def negatives_table(stretch: Stretch, verdict: Codes, rows: Ints) -> pa.Table:
-    """The table of these rows with their verdicts and sources (NEGATIVES)."""
-    source = pa.array(stretch.source[rows])
-    columns = {
-        "teacher_score": pa.array(stretch.facts.teacher[rows].astype(np.float32), from_pandas=True),
-        "verdict": pa.array(VERDICTS, pa.string()).take(pa.array(verdict[rows])),
-        "list": pa.array([source.list for source in stretch.sources], pa.string()).take(source),
-        "index": pa.array([source.index for source in stretch.sources], pa.string()).take(source),
-    }
+def negatives_table(stretch: Stretch, codes: Codes, rows: Ints) -> pa.Table:
+    """The table of these rows with their verdicts (NEGATIVES)."""
     table = stretch.table.take(pa.array(rows))
-    for name, column in columns.items():
-        table = table.append_column(name, column)
-    return table.cast(NEGATIVES)
+    teacher_score = pa.array(stretch.facts.teacher[rows].astype(np.float32), from_pandas=True)
+    verdict = pa.array(VERDICTS, pa.string()).take(pa.array(codes[rows]))
+    return table.append_column("teacher_score", teacher_score).append_column("verdict", verdict).cast(NEGATIVES)

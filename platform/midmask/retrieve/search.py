@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 ALL = "all"
 
-NO_DENSE_VIEW = "no dense vectors are searched; leave it at Flat"
+NOT_DENSE_ALONE = "an approximate index is of dense vectors that are searched alone; leave it at Flat"
 """Why an approximate index is of no use, and what to set."""
 
 
@@ -132,8 +132,8 @@ def _check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: S
             f"index = {config.index}: it is built by the step `index`, an input of this one, as is `exact`, the search "
             "that its recall is measured against"
         )
-    if not config.is_exact and "dense" not in views:
-        raise UserError(f"index = {config.index}: {NO_DENSE_VIEW}")
+    if not config.is_exact and list(views) != ["dense"]:
+        raise UserError(f"index = {config.index}: {NOT_DENSE_ALONE}")
     if "candidates" in inputs and "late" not in views:
         raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
     passages, queries = inputs["passages"], inputs["queries"]
@@ -180,7 +180,7 @@ def open_shard(
     if "dense" not in views:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
     vectors = [part.vectors_ND for part in parts]
-    return HybridShard(vectors, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+    return HybridShard(vectors, rows, doc_ids, first=first, threads=threads)
 
 
 def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
