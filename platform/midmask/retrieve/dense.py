@@ -149,7 +149,7 @@ class DenseShard(Shard):
         rescore: candidates of an approximate index that are scored, for each passage that is asked for.
 
     Raises:
-        UserError: if faiss is missing, the index is of other vectors, or a vector holds NaN.
+        UserError: if faiss is missing, or a vector holds NaN.
     """
 
     def __init__(
@@ -179,11 +179,6 @@ class DenseShard(Shard):
                 longest = max(longest, longest_of(centred_ND))
                 self._index.add(centred_ND)
             self._error = error_of_guess(longest, self._mean_D)
-        if (self._index.ntotal, self._index.d) != (self.rows, width):
-            raise UserError(
-                f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
-                "delete it and build it again"
-            )
         # On the first GPU that the process sees (Ray shows an actor its own); a build of faiss for CPUs sees none.
         # faiss leaves on the CPU what it cannot do there, such as HNSW.
         gpus = faiss.get_num_gpus()

@@ -30,7 +30,7 @@ from midmask.core.config import Config, added, runtime
 from midmask.encoders.representation import Side
 from midmask.errors import UserError
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
-from midmask.retrieve.searched_queries import judged_queries
+from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
 from midmask.store.artifact import Artifact
@@ -91,24 +91,13 @@ class Encode:
         if self.config.terms is not None and lexical is None:
             raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            table = self._select_queries()
-            write_table(table, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
+            config, corpus = self.config, self.inputs["corpus"]
+            queries = read_table(self.inputs["tokens"].place / "queries.parquet")
+            wanted = select_queries(queries, corpus, str(config.split), judged=config.judged, limit=config.max_queries)
+            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)
-
-    def _select_queries(self) -> pa.Table:
-        """Query ids and token rows of the queries that are wanted, by query id."""
-        config, tokens, corpus = self.config, self.inputs["tokens"].place, self.inputs["corpus"]
-        wanted = judged_queries(corpus, str(config.split), judged=config.judged, limit=config.max_queries)
-        queries = read_table(tokens / "queries.parquet")
-        queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))
-        if len(queries) < len(wanted):
-            raise UserError(
-                f"{tokens}: {len(wanted) - len(queries)} queries of split {config.split!r} are not among the tokens; "
-                "tokenise the corpus that the judgements belong to"
-            )
-        return queries.sort_by("query_id")
 
     @cached_property
     def encoder(self) -> TextEncoder:

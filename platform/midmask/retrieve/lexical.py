@@ -29,7 +29,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats
-from midmask.errors import UserError
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
 from midmask.retrieve.dense import Embeddings, check_finite, error_of_guess, longest_of
 from midmask.retrieve.sparse import row_of
@@ -92,17 +91,7 @@ class LexicalIndex:
         self._blocks = [range(at, min(at + PASSAGES, count)) for at in range(0, count, PASSAGES)]
 
     def prepare(self, queries: "csr_array") -> None:
-        """Builds what `scores` needs, before threads ask for it together.
-
-        Raises:
-            UserError: if queries and passages are of different vocabularies.
-        """
-        theirs, ours = queries.shape[1], self._rows.shape[1]
-        if theirs != ours:
-            raise UserError(
-                f"queries over {theirs} terms and passages over {ours}: they come from different vocabularies; encode "
-                "both with one model"
-            )
+        """Builds what `scores` needs, before threads ask for it together."""
         many_Q = self._has_many_postings(queries)
         _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
 

@@ -48,6 +48,14 @@ def judged_queries(
     return sorted(fixed_sample(names, limit))
 
 
+def select_queries(
+    queries: pa.Table, corpus: Artifact, split: str, *, judged: Literal["any", "relevant"], limit: int | None
+) -> pa.Table:
+    """The rows (query_id, …) of the queries that `judged_queries` names, by query id."""
+    wanted = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
+    return queries.filter(pc.is_in(queries["query_id"], value_set=wanted)).sort_by("query_id")
+
+
 def read_qrels(corpus: Artifact) -> pa.Table:
     """All judgements (split, query_id, doc_id, grade), those of passages that the collection lacks included."""
     return read_table(corpus.place / "qrels.parquet")
