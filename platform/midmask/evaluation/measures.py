@@ -11,7 +11,7 @@ A preset can be given wherever ir-measures names can. Papers write MRR@10 for RR
 Success@k by answer strings.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -155,21 +155,6 @@ def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
         "without_relevant": len(judged - answerable),
         "unjudged": len(listed - judged),
     }
-
-
-def of_queries(per_query: pa.Table, queries: Collection[str]) -> pa.Table:
-    """The values of a slice of queries. Those of its queries that have no judgements have no values to begin with.
-
-    Raises:
-        UserError: if none of its queries has a value.
-    """
-    selected = per_query.filter(pc.is_in(per_query["query_id"], value_set=pa.array(sorted(queries), pa.string())))
-    if not len(selected):
-        raise UserError(
-            f"none of the slice's {len(queries)} queries is among the {pc.count_distinct(per_query['query_id'])} that "
-            "were evaluated; name queries of the evaluated split"
-        )
-    return selected
 
 
 def aggregate(per_query: pa.Table) -> dict[str, float]:
