@@ -201,11 +201,12 @@ def test_views_and_ranking_are_those_of_the_definitions(inputs, tmp_path: Path, 
 
 
 def test_fewer_words_are_searched_without_encoding_again(inputs, tmp_path: Path):
-    model = write_bi_encoder(Place(str(tmp_path / "m")), inputs["tokens"], Representation(lexical="splade"))
-    given, lists = {**inputs, "model": model}, []
-    for kept, cut in (({"terms": 8}, {}), ({}, {"query_terms": 8, "passage_terms": 8})):
+    lists: list[tuple[bytes, float]] = []
+    for kept, cut in (({"passage_terms": 8, "query_terms": 8}, {}), ({}, {"query_terms": 8, "passage_terms": 8})):
         root, sides = Place(str(tmp_path / f"{len(lists)}")), {"passages": PASSAGES, "queries": QUERIES}
-        vectors = {name: made(encode, side.model_copy(update=kept), given, root / name) for name, side in sides.items()}
+        representation = Representation(lexical="splade", **kept)
+        given = {**inputs, "model": write_bi_encoder(root / "m", inputs["tokens"], representation)}
+        vectors = {name: made(encode, side, given, root / name) for name, side in sides.items()}
         found = search(SearchConfig(depth=9, **cut), {**vectors, "tokens": inputs["tokens"]}, root / "found")
         lists.append(((root / "found" / "ranked" / "dev.parquet").read(), found["bytes_per_passage"]))
         encoded_bytes = vectors["passages"].result["bytes_per_passage"]

@@ -143,8 +143,7 @@ def _inputs(wanted: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[An
 
 
 def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
-    """Judged queries; those of them without a result, and those without a relevant document (both score 0); and listed
-    queries without judgements (left out)."""
+    """Judged queries; and those of them without a result, or without a relevant document, which score 0."""
     within = qrels.filter(pc.equal(qrels["split"], split))
     judged = set(pc.unique(within["query_id"]).to_pylist())
     answerable = set(pc.unique(within.filter(pc.greater_equal(within["grade"], 1))["query_id"]).to_pylist())
@@ -153,7 +152,6 @@ def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
         "queries": len(judged),
         "without_results": len(judged - listed),
         "without_relevant": len(judged - answerable),
-        "unjudged": len(listed - judged),
     }
 
 

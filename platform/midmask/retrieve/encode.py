@@ -40,12 +40,10 @@ from midmask.store.tables import read_table, write_table
 log = logging.getLogger(__name__)
 
 
-EMPTY = 2
-"""Tokens of a text without words: [CLS] and [SEP]."""
-
-
 class EncodeConfig(Config):
     """Which texts are encoded, and how far they are read."""
+
+    WITHDRAWN = (("terms", None),)
 
     side: Literal["passages", "queries"] = Field(description="all passages of the corpus, or queries of a split")
     split: str | None = Field(None, description="whose queries; for passages none")
@@ -56,9 +54,6 @@ class EncodeConfig(Config):
         None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
     )
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
-    terms: int | None = Field(
-        None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
-    )
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
     actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
@@ -87,9 +82,6 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        lexical = self.encoder.representation.lexical
-        if self.config.terms is not None and lexical is None:
-            raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
             config, corpus = self.config, self.inputs["corpus"]
             queries = read_table(self.inputs["tokens"].place / "queries.parquet")
@@ -103,8 +95,8 @@ class Encode:
     def encoder(self) -> TextEncoder:
         config = self.config
         side: Side = "query" if config.side == "queries" else "passage"
-        limits = config.length, config.terms, config.threads, config.precision
-        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *limits)
+        reading = config.length, config.threads, config.precision
+        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *reading)
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -150,7 +142,6 @@ class Encode:
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,
-            "empty": self._empty(),
             **self._reading(),
             "blocks": len(self.blocks),
             "model": self.inputs["model"].fingerprint,
@@ -179,17 +170,6 @@ class Encode:
             return (self.inputs["tokens"].place / "lengths.npy").read_array().astype(np.int64)
         ids = read_table(self.out / SELECTION, ["ids"])["ids"]
         return np.asarray(pc.list_value_length(ids).to_numpy(), dtype=np.int64)
-
-    def _empty(self) -> int:
-        """Queries without a single token between [CLS] and [SEP]; they are encoded and searched like any other."""
-        if self.config.side == "passages":
-            return 0
-        empty = int((self._lengths() <= EMPTY).sum())
-        if empty:
-            log.warning(
-                "%d %s queries are empty after tokenisation; their results are arbitrary", empty, self.config.split
-            )
-        return empty
 
 
 def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

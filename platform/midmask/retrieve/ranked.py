@@ -25,7 +25,7 @@ A passage that a list lacks gets 0 from it.
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +41,7 @@ from midmask.corpora.opening import text_lines, write_lines
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_row_groups, read_table
+from midmask.store.tables import read_table
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
@@ -103,12 +103,6 @@ def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.C
 def read(place: Place) -> pa.Table:
     """A ranked list from Parquet."""
     return read_table(place, schema=SCHEMA)
-
-
-def blocks(place: Place) -> Iterator[pa.Table]:
-    """The tables that were written, one after the other: some queries each, whole."""
-    for table in read_row_groups(place):
-        yield table.cast(SCHEMA)
 
 
 def of_split(artifact: Place, split: str) -> Place:

@@ -267,7 +267,6 @@ class TextEncoder:
     tokens: Artifact
     side: Side
     length: int | None = None  # tokens a row is cut to; none: as tokenised
-    terms: int | None = None  # words of a lexical view that are kept; none: as many as the model was trained for
     threads: int = 1
     precision: Precision = "fp32"
 
@@ -321,7 +320,7 @@ class TextEncoder:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoding(
             pad_id=self._vocabulary.pad_id,
-            terms=self.terms or self.representation.terms(self.side),
+            terms=self.representation.terms(self.side),
             max_length=self.length,
             batch_tokens=BATCH_TOKENS[device],
             device=device,
