@@ -16,7 +16,7 @@ from midmask.corpora.opening import write_lines
 from midmask.corpora.pydocs import plain_words
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
-from midmask.mining.known import NEAR_DUPLICATES, Groups, KnownRelevant, NearDuplicatesConfig
+from midmask.mining.known import NEAR_DUPLICATES, Groups, Known, NearDuplicatesConfig
 from midmask.mining.listed import ReadNegativesConfig, find_listed, read_negatives, stretches
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, draw_subset, mine
 from midmask.mining.negatives import CANDIDATES, FilterConfig
@@ -275,9 +275,8 @@ def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grad
     artifact, docs = copies
     out = Place(str(tmp_path))
     assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)["positives"] == 40
-    known = KnownRelevant.of(artifact, out, 0.8)
-    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
-    found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
+    known = Known.of(artifact, out, 0.8).of_queries(pa.array([f"q{number}" for number in range(40)]))
+    found = {(int(row["query_id"][1:]), row["doc_id"]) for row in known.alike.to_pylist()}
     alike = 0
     for number in range(40):
         for doc_id, text in docs.items():
@@ -286,15 +285,11 @@ def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grad
                 assert ((number, doc_id) in found) == (similarity > 0.97), (number, doc_id, similarity)
                 alike += similarity > 0.97
     assert alike >= 80, "every text and its copy"
-    known = KnownRelevant.of(artifact, out, 1.0)
-    own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
-    assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
-        (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),
-    ]  # fmt: skip
-    query, doc_ids = known.like(own)
-    assert sorted(zip(query.tolist(), doc_ids.to_pylist(), strict=True)) == [
-        (0, "d0_0"), (0, "d0_x"), (1, "d1_0"), (1, "d1_x"), (2, "d1_0"), (2, "d1_x"), (2, "d2_0"), (2, "d2_x"),
-    ]  # fmt: skip
+    known = Known.of(artifact, out, 1.0).of_queries(pa.array(["q0", "q1", "q40", "unknown"]))
+    relevant = [("q0", "d0_0"), ("q1", "d1_0"), ("q40", "d1_0"), ("q40", "d2_0")]
+    assert sorted(tuple(row.values()) for row in known.relevant.to_pylist()) == relevant
+    copies_too = [(query, doc_id.replace("_0", end)) for query, doc_id in relevant for end in ("_0", "_x")]
+    assert sorted(tuple(row.values()) for row in known.alike.select(["query_id", "doc_id"]).to_pylist()) == copies_too
 
 
 def test_pairs_are_those_that_agree_in_half_of_all_hashes():

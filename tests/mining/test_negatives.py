@@ -11,14 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
-from midmask.mining.known import KnownRelevant
+from midmask.mining.known import Known
 from midmask.mining.mine import Audit
 from midmask.mining.negatives import (
     CANDIDATES,
     CODE,
     VERDICTS,
     FilterConfig,
-    Stretch,
     draw,
     examine,
     negatives_table,
@@ -58,18 +57,15 @@ def candidates(lists: Lists) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(CANDIDATES.names, row, strict=True)) for row in rows], CANDIDATES)
 
 
-def known(positives: Sets, near: Sets | None = None) -> KnownRelevant:
-    """near: positive -> the passages like it; every positive is a group of its own."""
-    pairs = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
-    relevant_ = sorted({doc for _, doc in pairs})
-    like = [(doc, group) for group, name in enumerate(relevant_) for doc in sorted((near or {}).get(name, set()))]
-    groups = list(zip(relevant_, range(len(relevant_)), strict=True))
-    near_tables = (table_of("doc_id group", rows) for rows in (groups, like))
-    return KnownRelevant(table_of("query_id doc_id", pairs), *near_tables)
+def known(positives: Sets, near: Sets | None = None) -> Known:
+    """near: positive -> the passages like it."""
+    relevant_ = [(query, doc) for query, docs in positives.items() for doc in sorted(docs)]
+    alike = sorted({(query, doc) for query, own in relevant_ for doc in (near or {}).get(own, set())})
+    return Known(table_of("query_id doc_id", relevant_), table_of("query_id doc_id", alike))
 
 
 def table_of(columns: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
-    kinds = {"query_id": pa.string(), "doc_id": pa.string(), "group": pa.int32(), "score": pa.float32()}
+    kinds = {"query_id": pa.string(), "doc_id": pa.string(), "score": pa.float32()}
     schema = pa.schema([(name, kinds[name]) for name in columns.split()])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
@@ -143,7 +139,7 @@ def test_the_chosen_are_the_first_by_rank_or_by_a_draw(found, positives, per_que
     stretch = examine(candidates(found), SOURCES, known(positives), None, seed)
     codes = verdicts(stretch, FilterConfig(), range(1, 9))
     rows = candidates(found).to_pylist()
-    priority = stretch.draw.tolist() if how == "random" else [row["rank"] for row in rows]
+    priority = stretch["draw"].tolist() if how == "random" else [row["rank"] for row in rows]
     expected = []
     for query in QUERIES:
         places: dict[str, int] = {}  # of each passage, in the first list that has it
@@ -208,7 +204,7 @@ def audited(found: Lists, positives: Sets, teacher: Pairs, pieces: int):
     return audit.report(len(QUERIES)), examined(found, positives, teacher, Audit(SOURCES, PER_QUERY))
 
 
-def examined(found: Lists, positives, teacher, audit: Audit) -> tuple[Stretch, np.ndarray]:
+def examined(found: Lists, positives, teacher, audit: Audit) -> tuple[Any, np.ndarray]:
     stretch = examine(candidates(found), SOURCES, known(positives), scored(teacher), 0)
     codes = verdicts(stretch, FilterConfig(), range(2, 9))
     chosen = draw(stretch, codes, PER_QUERY, "random")
@@ -222,7 +218,7 @@ def examined(found: Lists, positives, teacher, audit: Audit) -> tuple[Stretch, n
 @example({"a": {"q0": LEVEL}, "b": {"q0": LEVEL}}, {query: {"d0"} for query in QUERIES}, TEACHER, 1)
 def test_every_number_counted_again(found, positives, teacher, pieces):
     report, (stretch, chosen) = audited(found, positives, teacher, pieces)
-    rows = stretch.table.to_pylist()
+    rows = stretch.to_dict("records")
     window = [row for row in rows if 2 <= row["rank"] < 9]
     taken = [rows[place] for place in chosen]
     shares = report["false_negatives"]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from midmask.corpora.opening import write_lines
 from midmask.encoders.precision import EncodingFields
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of
-from midmask.mining.known import KnownRelevant
+from midmask.mining.known import Known
 from midmask.mining.listed import find_listed, stretches
 from midmask.mining.negatives import (
     ALLOWED,
@@ -33,7 +33,6 @@ from midmask.mining.negatives import (
     VERDICTS,
     Codes,
     FilterConfig,
-    Stretch,
     draw,
     examine,
     negatives_table,
@@ -45,6 +44,9 @@ from midmask.retrieve.searched_queries import is_self, judged_queries, read_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import write_table, writing_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +126,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     listed = find_listed([inputs[name] for name in sorted(inputs) if name.startswith("ranked")])
     sources = [name for own in listed for name in own.sources.values()]
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
-    like = inputs["near_duplicates"].place
-    relevant = KnownRelevant.of(inputs["corpus"], like, config.filters.near_duplicates)
+    known = Known.of(inputs["corpus"], inputs["near_duplicates"].place, config.filters.near_duplicates)
     audit, own_passages = Audit(sources, config.per_query), read_self_matches(inputs["corpus"])
     with (
         writing_table(out / "negatives.parquet", NEGATIVES) as writer,
@@ -133,15 +134,15 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     ):
         for candidates, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
             table = candidates.filter(pa.array(~is_self(candidates, own_passages)))
-            stretch = examine(table, sources, relevant, scores, config.seed)
-            codes = verdicts(stretch, config.filters, config.ranks)
-            chosen = draw(stretch, codes, config.per_query, config.choose)
+            here = known.of_queries(table["query_id"].unique())
+            rows = examine(table, sources, here, scores, config.seed)
+            codes = verdicts(rows, config.filters, config.ranks)
+            chosen = draw(rows, codes, config.per_query, config.choose)
             codes[chosen] = CODE["chosen"]
-            audit.add(stretch, codes)
-            negatives = negatives_table(stretch, codes, chosen)
+            audit.add(rows, codes)
+            negatives = negatives_table(rows, codes, chosen)
             writer.write_table(negatives)
-            positives = relevant.positives(stretch.query_ids)
-            lines.writelines(line_of(entry) for entry in entries(negatives, positives, stretch.query_ids))
+            lines.writelines(line_of(entry) for entry in entries(negatives, here.relevant))
     write_table(pa.concat_tables(audit.refused), out / "refused.parquet")
     report = audit.report(len(query_ids))
     (out / "audit.json").write_json(report)
@@ -151,14 +152,16 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     return {**{name: report[name] for name in counted}, "source": ", ".join(sources)}
 
 
-def entries(table: pa.Table, positives: pa.Table, query_ids: pa.Array) -> Iterator[HardNegatives]:
+def entries(negatives: pa.Table, positives: pa.Table) -> Iterator[HardNegatives]:
     """Negatives (by query and list) and positives of some queries, query by query; queries without negatives do not
     come.
     """
     relevant: dict[str, list[str]] = {}
-    for query_id, doc_id in _rows(query_ids.take(positives["query"].combine_chunks()), positives["doc_id"]):
+    for query_id, doc_id in _rows(positives["query_id"], positives["doc_id"]):
         relevant.setdefault(query_id, []).append(doc_id)
-    for query_id, rows in groupby(_rows(table["query_id"], table["source"], table["doc_id"]), itemgetter(0)):
+    for query_id, rows in groupby(
+        _rows(*(negatives[name] for name in ("query_id", "source", "doc_id"))), itemgetter(0)
+    ):
         systems: dict[str, list[str]] = {}
         for _, source, doc_id in rows:
             systems.setdefault(source, []).append(doc_id)
@@ -189,21 +192,21 @@ class Audit:
         self._examples: Counter[int] = Counter()
         self.refused = [NEGATIVES.empty_table()]
 
-    def add(self, stretch: Stretch, codes: Codes) -> None:
-        """Counts what became of the candidates of one block of queries."""
-        facts, chosen = stretch.facts, codes == CODE["chosen"]
-        np.add.at(self._verdicts, (stretch.source, codes), 1)
-        have = np.bincount(stretch.query[chosen], minlength=len(stretch.query_ids))
+    def add(self, rows: "pd.DataFrame", codes: Codes) -> None:
+        """Counts what became of the candidates of one block of queries (rows of `examine`)."""
+        chosen = codes == CODE["chosen"]
+        np.add.at(self._verdicts, (rows["source"].cat.codes, codes), 1)
+        have = rows["query_id"][chosen].value_counts()
         within = codes != CODE["outside_ranks"]
-        scored = ~(np.isnan(facts.teacher) | np.isnan(facts.positive_teacher)) & ~facts.is_positive
-        above = scored & (facts.teacher > facts.positive_teacher)
+        scored = rows["teacher"].notna() & rows["positive_teacher"].notna() & ~rows["is_positive"]
+        above = scored & (rows["teacher"] > rows["positive_teacher"])
         marked = {
             "negatives": chosen,
             "queries_with_some": have > 0,
             "queries_with_all": have >= self._per_query,
             "candidates": within,
-            "judged_relevant": within & facts.is_positive,
-            "near_duplicates": within & facts.is_near,
+            "judged_relevant": within & rows["is_positive"],
+            "near_duplicates": within & rows["is_near"],
             "scored": within & scored,
             "above": within & above,
             "chosen_scored": chosen & scored,
@@ -211,9 +214,9 @@ class Audit:
         }
         self._counts.update({name: int(marks.sum()) for name, marks in marked.items()})
         for code in np.unique(codes[~chosen & (codes != ALLOWED)]).tolist():
-            rows = np.flatnonzero(codes == code)[: EXAMPLES - self._examples[code]]
-            self._examples[code] += len(rows)
-            self.refused.append(negatives_table(stretch, codes, rows))
+            places = np.flatnonzero(codes == code)[: EXAMPLES - self._examples[code]]
+            self._examples[code] += len(places)
+            self.refused.append(negatives_table(rows, codes, places))
 
     def report(self, queries: int) -> dict[str, Any]:
         """The report as plain data, for audit.json."""

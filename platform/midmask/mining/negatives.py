@@ -4,21 +4,22 @@ Each candidate gets one verdict: it is allowed, or the first rule that refuses i
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
-from midmask.core.arrays import Doubles, Ints
+from midmask.core.arrays import Ints
 from midmask.core.config import Config
 from midmask.core.randomness import hash64, mix
 from midmask.errors import UserError
-from midmask.mining.known import Keys, KnownRelevant, numbers, places, scores_of
+from midmask.mining.known import PAIR, Known
 
-Bools = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import pandas as pd
+
 Codes = NDArray[np.uint8]
 
 VERDICTS = (
@@ -65,18 +66,6 @@ class FilterConfig(Config):
         return self.absolute_margin is not None or self.relative_margin is not None
 
 
-class CandidateFacts(NamedTuple):
-    """Facts about each candidate, one number or boolean a row; NaN where a score is not known."""
-
-    rank: Ints
-    is_positive: Bools
-    is_near: Bools
-    score: Doubles
-    positive_score: Doubles  # lowest score of the query's positives in the candidate's list; -inf if one is not in it
-    teacher: Doubles
-    positive_teacher: Doubles  # lowest teacher score of the query's positives; NaN if one has none
-
-
 CANDIDATES = pa.schema(
     [
         ("query_id", pa.string()),
@@ -95,167 +84,131 @@ SCORES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score"
 """A teacher's scores."""
 
 
-class Stretch(NamedTuple):
-    """The candidates of some queries (CANDIDATES), list after list, and facts about each."""
-
-    table: pa.Table
-    query_ids: pa.Array  # sorted
-    query: Ints  # position of the candidate's query in query_ids
-    source: Ints  # position of its list among all lists
-    key: Ints  # number of the pair of query and passage
-    draw: NDArray[np.uint64]  # a random number: a hash of (seed, query, passage)
-    facts: CandidateFacts
-
-
 def examine(
-    table: pa.Table, sources: Sequence[str], known: KnownRelevant, scores: pa.Table | None, seed: int
-) -> Stretch:
-    """Collects the facts about candidates (CANDIDATES); every list of a query must be whole.
+    candidates: pa.Table, sources: Sequence[str], known: Known, scores: pa.Table | None, seed: int
+) -> "pd.DataFrame":
+    """The candidates of some queries and facts about each; every list of a query must be whole.
 
     Args:
-        sources: all names in the column `source`, in the order in which lists are drawn from.
-        scores: a teacher's (SCORES), of these queries or more.
+        candidates: as CANDIDATES. sources: all names in the column `source`, in the order in which lists are drawn from.
+        known: of these queries. scores: a teacher's (SCORES), of these queries or more.
+
+    Returns:
+        The columns of CANDIDATES and draw (a random number, the hash of seed, query and passage), is_positive, is_near,
+        positive_score (lowest score of the query's positives in the candidate's list; -inf if one is not in it), teacher
+        and positive_teacher (lowest teacher score of the query's positives). NaN where a score is not known.
     """
-    query_ids = pc.unique(table["query_id"]).sort()
-    positives = known.positives(query_ids)
-    keys = Keys(query_ids, pc.unique(pa.chunked_array([*table["doc_id"].chunks, *positives["doc_id"].chunks])))
-    query, source = places(table["query_id"], query_ids), places(table["source"], pa.array(sources, pa.string()))
-    key = keys.of(query, table["doc_id"])
-    positive_query = numbers(positives["query"])
-    positive_key = keys.of(positive_query, positives["doc_id"])
-    positive_teacher = np.full(len(query_ids), np.inf)
-    with np.errstate(invalid="ignore"):  # NaN, where a positive is not scored
-        np.minimum.at(positive_teacher, positive_query, scores_of(positive_key, scores, keys))
-    is_positive = np.isin(key, positive_key)
-    score = table["score"].cast(pa.float64()).to_numpy()
-    positive_count = np.bincount(positive_query, minlength=len(query_ids))
-    by_query = mix(np.uint64(seed), hash64(query_ids.to_pylist()))
-    by_doc = hash64(keys.doc_ids.to_pylist())
-    return Stretch(
-        table=table,
-        query_ids=query_ids,
-        query=query,
-        source=source,
-        key=key,
-        draw=mix(by_query[query], by_doc[keys.docs(key)]),
-        facts=CandidateFacts(
-            rank=numbers(table["rank"]),
-            is_positive=is_positive,
-            is_near=np.isin(key, keys.of(*known.like(positives))) & ~is_positive,
-            score=score,
-            positive_score=_lowest(
-                query * len(sources) + source, score, is_positive, np.repeat(positive_count, len(sources))
-            ),
-            teacher=scores_of(key, scores, keys),
-            positive_teacher=positive_teacher[query],
-        ),
-    )
+    import pandas as pd  # here: a dry run does without it
+
+    rows = candidates.to_pandas()
+    rows["source"] = pd.Categorical(rows["source"], sources, ordered=True)
+    rows["score"] = rows["score"].astype(np.float64)
+    rows["draw"] = mix(mix(np.uint64(seed), _hashes(rows["query_id"])), _hashes(rows["doc_id"]))
+    positives = known.relevant.to_pandas()
+    rows["is_positive"] = _are_among(rows, positives)
+    rows["is_near"] = _are_among(rows, known.alike.to_pandas()) & ~rows["is_positive"]
+    rows["positive_score"] = _lowest_listed(rows, positives)
+    scored = (SCORES.empty_table() if scores is None else scores.select(SCORES.names)).to_pandas()
+    scored = scored.rename(columns={"score": "teacher"}).astype({"teacher": np.float64})
+    rows = rows.merge(scored, "left", PAIR)
+    judged = positives.merge(scored, "left", PAIR).fillna({"teacher": -np.inf}).groupby("query_id")["teacher"].min()
+    rows["positive_teacher"] = rows["query_id"].map(judged.replace(-np.inf, np.nan))
+    return rows
 
 
-def _lowest(listed: Ints, score: Doubles, is_positive: NDArray[np.bool_], wanted: Ints) -> Doubles:
-    """For each row, the lowest score of a positive in its list; -inf if the list lacks one of the `wanted`."""
-    lowest = np.full(len(wanted), np.inf)
-    with np.errstate(invalid="ignore"):  # NaN, in lists without scores
-        np.minimum.at(lowest, listed[is_positive], score[is_positive])
-    lacking = np.bincount(listed[is_positive], minlength=len(wanted)) < wanted
-    return np.asarray(np.where(lacking, -np.inf, lowest)[listed])
+def _hashes(names: "pd.Series[str]") -> NDArray[np.uint64]:
+    codes, different = names.factorize()
+    return hash64(different.tolist())[codes]
 
 
-def verdicts(stretch: Stretch, rules: FilterConfig, ranks: range) -> Codes:
+def _are_among(rows: "pd.DataFrame", pairs: "pd.DataFrame") -> "pd.Series[bool]":
+    return rows[PAIR].merge(pairs[PAIR], "left", PAIR, indicator="found")["found"] == "both"
+
+
+def _lowest_listed(rows: "pd.DataFrame", positives: "pd.DataFrame") -> NDArray[np.float64]:
+    """For each row, the lowest score of a positive in its list; -inf if the list lacks one of them."""
+    listed = rows[rows["is_positive"]].groupby(["query_id", "source"], observed=True)["score"]
+    found = rows[["query_id", "source"]].join(listed.agg(["size", "min"]), ["query_id", "source"])
+    wanted = rows["query_id"].map(positives.groupby("query_id").size())
+    return np.where(found["size"].fillna(0) < wanted, -np.inf, found["min"])
+
+
+def verdicts(rows: "pd.DataFrame", rules: FilterConfig, ranks: range) -> Codes:
     """One verdict a candidate, `ALLOWED` where no rule refuses it.
 
     Args:
-        ranks: those that a negative may have.
+        rows: of `examine`. ranks: those that a negative may have.
 
     Raises:
         UserError: for a score that a rule asks for and that is not there.
     """
-    facts = stretch.facts
-    if rules.asks_scores and np.isnan(facts.score).any():
-        row = _first_row(stretch, np.isnan(facts.score))
+    if rules.asks_scores and rows["score"].isna().any():
         raise UserError(
-            f"filters: the list {row['source']!r} has no scores, so absolute_margin and relative_margin cannot be "
-            "applied; use stages.*.mine.filters.teacher_margin with a teacher's scores"
+            f"filters: the list {rows['source'][rows['score'].isna()].iloc[0]!r} has no scores, so absolute_margin and "
+            "relative_margin cannot be applied; use stages.*.mine.filters.teacher_margin with a teacher's scores"
         )
-    codes = np.full(len(facts.rank), ALLOWED)
-    refusals = _refusals(facts, rules, ranks)
+    refusals = _refusals(rows, rules, ranks)
+    codes = np.full(len(rows), ALLOWED)
     for name in reversed(VERDICTS):
         if name in refusals:
             codes[refusals[name]] = CODE[name]
     if rules.teacher_margin is not None:
-        _refuse_unscored(stretch, codes)
+        _refuse_unscored(rows[(codes == ALLOWED) | (codes > CODE["near_duplicate"])])
     return codes
 
 
-def _refusals(facts: CandidateFacts, rules: FilterConfig, ranks: range) -> dict[str, Bools]:
+def _refusals(rows: "pd.DataFrame", rules: FilterConfig, ranks: range) -> "dict[str, pd.Series[bool]]":
     """Rule -> the candidates that it refuses."""
     refusals = {
-        "outside_ranks": (facts.rank < ranks.start) | (facts.rank >= ranks.stop),
-        "positive": facts.is_positive,
-        "near_duplicate": facts.is_near,
+        "outside_ranks": ~rows["rank"].between(ranks.start, ranks.stop - 1),
+        "positive": rows["is_positive"],
+        "near_duplicate": rows["is_near"],
     }
     if rules.teacher_margin is not None:
-        refusals["teacher_margin"] = facts.teacher + rules.teacher_margin > facts.positive_teacher
+        refusals["teacher_margin"] = rows["teacher"] + rules.teacher_margin > rows["positive_teacher"]
     if rules.asks_scores:
-        refusals["positive_not_ranked"] = np.isneginf(facts.positive_score)
+        refusals["positive_not_ranked"] = np.isneginf(rows["positive_score"])
     if rules.absolute_margin is not None:
-        refusals["absolute_margin"] = facts.score + rules.absolute_margin > facts.positive_score
+        refusals["absolute_margin"] = rows["score"] + rules.absolute_margin > rows["positive_score"]
     if rules.relative_margin is not None:
-        positive = np.where(np.isneginf(facts.positive_score), 0, facts.positive_score)
-        refusals["relative_margin"] = facts.score > positive - np.abs(positive) * rules.relative_margin
+        positive = rows["positive_score"].replace(-np.inf, 0)
+        refusals["relative_margin"] = rows["score"] > positive - positive.abs() * rules.relative_margin
     return refusals
 
 
-def _refuse_unscored(stretch: Stretch, codes: Codes) -> None:
+def _refuse_unscored(rows: "pd.DataFrame") -> None:
     """Checks that every candidate, and every positive, has a teacher's score.
 
     Raises:
         UserError: naming a query and a passage that has none.
     """
-    facts = stretch.facts
-    fair = ~np.isin(codes, [CODE["outside_ranks"], CODE["positive"], CODE["near_duplicate"]])
-    lacking = fair & (np.isnan(facts.teacher) | np.isnan(facts.positive_teacher))
-    if lacking.any():
-        row = _first_row(stretch, lacking)
-        what = f"passage {row['doc_id']!r}" if np.isnan(facts.teacher[lacking][0]) else "a relevant passage"
+    lacking = rows[rows["teacher"].isna() | rows["positive_teacher"].isna()]
+    if len(lacking):
+        row = lacking.iloc[0]
+        what = f"passage {row['doc_id']!r}" if np.isnan(row["teacher"]) else "a relevant passage"
         raise UserError(
-            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({lacking.sum()} like "
-            "it here); score the judged passages and the candidates"
+            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} like it "
+            "here); score the judged passages and the candidates"
         )
 
 
-def _first_row(stretch: Stretch, marked: Bools) -> dict[str, Any]:
-    row: dict[str, Any] = stretch.table.slice(int(marked.argmax()), 1).to_pylist()[0]
-    return row
-
-
-def draw(stretch: Stretch, codes: Codes, per_query: int, choose: Literal["random", "top"]) -> Ints:
-    """Draws negatives from the allowed candidates; returns their rows by query, list and rank.
+def draw(rows: "pd.DataFrame", codes: Codes, per_query: int, choose: Literal["random", "top"]) -> Ints:
+    """Draws negatives from the allowed candidates; returns their places by query, list and rank.
 
     A query's negatives do not depend on other queries. A passage that several lists allow is taken from the first.
 
     Args:
-        codes: the candidates' verdicts. per_query: negatives of a query, at most. choose: by the random numbers, or the
-            best ranks.
+        rows: of `examine`. codes: their verdicts. per_query: negatives of a query, at most. choose: by the random
+            numbers, or the best ranks.
     """
-    allowed = np.flatnonzero(codes == ALLOWED)
-    allowed = allowed[np.argsort(stretch.source[allowed], kind="stable")]
-    _, first = np.unique(stretch.key[allowed], return_index=True)
-    priority = stretch.draw if choose == "random" else stretch.facts.rank.astype(np.uint64)
-    chosen = _first(allowed[np.sort(first)], stretch.query, priority, per_query)
-    return chosen[np.lexsort((stretch.facts.rank[chosen], stretch.source[chosen], stretch.query[chosen]))]
+    fair = rows[codes == ALLOWED].sort_values("source", kind="stable").drop_duplicates(PAIR)
+    ordered = fair.sort_values(["query_id", "draw" if choose == "random" else "rank"])
+    chosen = ordered.groupby("query_id").head(per_query)
+    return chosen.sort_values(["query_id", "source", "rank"]).index.to_numpy()
 
 
-def _first(rows: Ints, query: Ints, priority: NDArray[np.uint64], count: int) -> Ints:
-    """The rows of lowest priority number, `count` of each query."""
-    ordered = rows[np.lexsort((priority[rows], query[rows]))]
-    groups = query[ordered]
-    return np.asarray(ordered[np.arange(len(groups)) - np.searchsorted(groups, groups, "left") < count])
-
-
-def negatives_table(stretch: Stretch, codes: Codes, rows: Ints) -> pa.Table:
+def negatives_table(rows: "pd.DataFrame", codes: Codes, places: Ints) -> pa.Table:
     """The table of these rows with their verdicts (NEGATIVES)."""
-    table = stretch.table.take(pa.array(rows))
-    teacher_score = pa.array(stretch.facts.teacher[rows].astype(np.float32), from_pandas=True)
-    verdict = pa.array(VERDICTS, pa.string()).take(pa.array(codes[rows]))
-    return table.append_column("teacher_score", teacher_score).append_column("verdict", verdict).cast(NEGATIVES)
+    some = rows.iloc[places].rename(columns={"teacher": "teacher_score"})
+    some = some.astype({"source": "str"}).assign(verdict=np.array(VERDICTS)[codes[places]])
+    return pa.Table.from_pandas(some[NEGATIVES.names], NEGATIVES, preserve_index=False).replace_schema_metadata()
