@@ -90,13 +90,14 @@ def examine(
     """The candidates of some queries and facts about each; every list of a query must be whole.
 
     Args:
-        candidates: as CANDIDATES. sources: all names in the column `source`, in the order in which lists are drawn from.
+        candidates: as CANDIDATES.
+        sources: all names in the column `source`, in the order in which lists are drawn from.
         known: of these queries. scores: a teacher's (SCORES), of these queries or more.
 
     Returns:
         The columns of CANDIDATES and draw (a random number, the hash of seed, query and passage), is_positive, is_near,
-        positive_score (lowest score of the query's positives in the candidate's list; -inf if one is not in it), teacher
-        and positive_teacher (lowest teacher score of the query's positives). NaN where a score is not known.
+        positive_score (lowest score of the query's positives in the candidate's list; -inf if one is not in it),
+        teacher and positive_teacher (lowest teacher score of the query's positives). NaN where a score is not known.
     """
     import pandas as pd  # here: a dry run does without it
 
@@ -113,7 +114,7 @@ def examine(
     rows = rows.merge(scored, "left", PAIR)
     judged = positives.merge(scored, "left", PAIR).fillna({"teacher": -np.inf}).groupby("query_id")["teacher"].min()
     rows["positive_teacher"] = rows["query_id"].map(judged.replace(-np.inf, np.nan))
-    return rows
+    return rows.astype(dict.fromkeys(PAIR, "category"))  # numbers are sorted faster than texts
 
 
 def _hashes(names: "pd.Series[str]") -> NDArray[np.uint64]:
@@ -187,8 +188,8 @@ def _refuse_unscored(rows: "pd.DataFrame") -> None:
         row = lacking.iloc[0]
         what = f"passage {row['doc_id']!r}" if np.isnan(row["teacher"]) else "a relevant passage"
         raise UserError(
-            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} like it "
-            "here); score the judged passages and the candidates"
+            f"filters.teacher_margin: query {row['query_id']!r} has no teacher score for {what} ({len(lacking)} like "
+            "it here); score the judged passages and the candidates"
         )
 
 
@@ -203,12 +204,12 @@ def draw(rows: "pd.DataFrame", codes: Codes, per_query: int, choose: Literal["ra
     """
     fair = rows[codes == ALLOWED].sort_values("source", kind="stable").drop_duplicates(PAIR)
     ordered = fair.sort_values(["query_id", "draw" if choose == "random" else "rank"])
-    chosen = ordered.groupby("query_id").head(per_query)
+    chosen = ordered.groupby("query_id", observed=True).head(per_query)
     return chosen.sort_values(["query_id", "source", "rank"]).index.to_numpy()
 
 
 def negatives_table(rows: "pd.DataFrame", codes: Codes, places: Ints) -> pa.Table:
     """The table of these rows with their verdicts (NEGATIVES)."""
     some = rows.iloc[places].rename(columns={"teacher": "teacher_score"})
-    some = some.astype({"source": "str"}).assign(verdict=np.array(VERDICTS)[codes[places]])
+    some = some.astype(dict.fromkeys([*PAIR, "source"], "str")).assign(verdict=np.array(VERDICTS)[codes[places]])
     return pa.Table.from_pandas(some[NEGATIVES.names], NEGATIVES, preserve_index=False).replace_schema_metadata()
