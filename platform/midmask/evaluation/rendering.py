@@ -40,9 +40,6 @@ def markdown_text(text: str) -> str:
 
 CORRECTION_NAMES = {None: "uncorrected", "bonferroni": "Bonferroni", "holm": "Holm"}
 
-STRICTER = 5
-"""A second star stands at the level over this: 0.01 beside 0.05."""
-
 
 @dataclass(frozen=True)
 class Style:
@@ -164,7 +161,7 @@ def caption(table: ResultTable) -> str:
     if first is None:
         said = f"Superscripts: the systems that a row is significantly better than (all pairs; {tested})."
     else:
-        said = f"* significantly better than {first}, ** at {ALPHA / STRICTER:g} ({tested})."
+        said = f"*: significantly better than {first} ({tested})."
     queries = {
         column: next((cell.queries for (_, label), cell in table.cells.items() if label == column), 0)
         for column in table.comparisons
@@ -188,7 +185,7 @@ def how_tested(table: ResultTable) -> str:
 
 def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text. Where all pairs were compared, rows begin with the system's letter, and a value bears
-    the letters of the systems that it is better than; else stars say that it is better than the baseline.
+    the letters of the systems that it is better than; else a star says that it is better than the baseline.
     """
     keys = {system: label(number) for number, system in enumerate(table.systems)}
     all_pairs = table.protocol.baseline is None
@@ -198,7 +195,7 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
         if cell is None:
             return MISSING + beside.render_published(place, style)
         value = style.number(cell.mean)
-        mark = "".join(sorted(keys[other] for other in cell.better_than)) if all_pairs else _stars(table, place)
+        mark = "".join(sorted(keys[other] for other in cell.better_than)) if all_pairs else "*" * len(cell.better_than)
         raised = markup.raised(mark) if mark else ""
         return (markup.bold(value) if cell.best else value) + raised + beside.render_published(place, style)
 
@@ -207,14 +204,6 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
         title = f"{keys[system]} {markup.name(system)}" if all_pairs else markup.name(system)
         rows.append([title, *(text((system, column)) for column in table.columns)])
     return ["system", *map(markup.name, table.columns)], rows
-
-
-def _stars(table: ResultTable, place: tuple[str, str]) -> str:
-    system, column = place
-    for row in table.comparisons.get(column, ()):
-        if row.system == system and row.outcome == "better":
-            return "**" if row.p_corrected < ALPHA / STRICTER else "*"
-    return ""
 
 
 LATEX = str.maketrans(

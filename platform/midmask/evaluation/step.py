@@ -135,12 +135,9 @@ def evaluate_slices(
         inside = own.filter(pc.is_in(own["query_id"], value_set=pa.array(searched, pa.string())))
         if count := pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py():
             lost[name] = count
-            log.warning("%d queries of the slice %s were not searched and do not count", count, name)
         if len(inside):
             listed = ranked.filter(pc.is_in(ranked["query_id"], value_set=inside["query_id"]))
             values[name] = measures.evaluate(listed, inside, name, names)
-        else:
-            log.warning("no query of the slice %s was searched", name)
     return values, lost
 
 

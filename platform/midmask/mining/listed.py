@@ -13,17 +13,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from midmask.core.config import Config, file_fingerprint
-from midmask.corpora.ids import IdTable
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, read_negatives_file
 from midmask.mining.negatives import CANDIDATES
 from midmask.retrieve import ranked
+from midmask.retrieve.searched_queries import are_passages
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table, write_table
@@ -156,11 +155,8 @@ class _Reading:
     """One reading of a file: what is known of the corpus, what has been seen and what was refused."""
 
     def __init__(self, file: str, corpus: Place, quarantine: BinaryIO) -> None:
-        self._file, self._quarantine = file, quarantine
-        self._docs, self._queries = IdTable(), IdTable()
-        for name in (corpus / "docs").names():
-            self._docs.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
-        self._queries.add(read_table(corpus / "queries.parquet", ["query_id"])["query_id"].to_pylist())
+        self._file, self._corpus, self._quarantine = file, corpus, quarantine
+        self._queries = read_table(corpus / "queries.parquet", ["query_id"])["query_id"]
         self.seen: set[str] = set()
         self.systems: set[str] = set()
         self.refused: Counter[str] = Counter()
@@ -169,8 +165,10 @@ class _Reading:
     def candidates(self, block: list[HardNegatives]) -> pa.Table:
         """The candidates of some lines, by query, system and rank."""
         rows = [row for entry in sorted(block, key=lambda entry: entry.query_id) for row in self._of(entry)]
-        self._check_known("query", self._queries, [entry.query_id for entry in block])
-        self._check_known("passage", self._docs, [row[1] for row in rows])
+        listed = pa.array([entry.query_id for entry in block], pa.string())
+        self._refuse_unknown("query", listed.filter(pc.invert(pc.is_in(listed, value_set=self._queries))))
+        doc_ids = pa.array([row[1] for row in rows], pa.string()).unique()
+        self._refuse_unknown("passage", doc_ids.filter(pa.array(~are_passages(self._corpus, doc_ids))))
         self.candidates_read += len(rows)
         columns = zip(*rows, strict=True) if rows else [()] * len(CANDIDATES)
         return pa.table([list(column) for column in columns], schema=CANDIDATES)
@@ -191,11 +189,10 @@ class _Reading:
                     listed.add(doc_id)
                     yield entry.query_id, doc_id, rank, None, system
 
-    def _check_known(self, what: str, known: IdTable, ids: Sequence[str]) -> None:
-        lacking = np.flatnonzero(known.rows(ids) < 0)
+    def _refuse_unknown(self, what: str, lacking: pa.Array) -> None:
         if len(lacking):
             raise UserError(
-                f"{self._file}: unknown {what} {ids[lacking[0]]!r}: the corpus has no such id; name the collection "
+                f"{self._file}: unknown {what} {lacking[0].as_py()!r}: the corpus has no such id; name the collection "
                 "that the file belongs to, or take such ids out of the file"
             )
 

@@ -45,7 +45,6 @@ class Shard(ABC):
                 scored, as by other views.
 
         Raises:
-            UserError: if a dense vector holds NaN.
             ValueError: if the queries lack a view of the passages.
         """
         scores_QK, rows_QK = self._search(queries, min(k, self.rows), candidates)

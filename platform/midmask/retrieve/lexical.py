@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
-from midmask.retrieve.dense import Embeddings, check_finite, error_of_guess, longest_of
+from midmask.retrieve.dense import Embeddings, error_of_guess, longest_of
 from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
 
@@ -178,7 +178,6 @@ class HybridShard(Shard):
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         words, dense_QD = queries.words, queries.vectors_ND
         self._index.prepare(words)
-        check_finite(dense_QD)
         wide_QD = dense_QD.astype(np.float64)
         shares_Q = np.vecdot(wide_QD, self._mean_D.astype(np.float64))  # added by the mean to all scores
         errors_Q = self._errors(words, wide_QD)

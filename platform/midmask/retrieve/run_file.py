@@ -20,10 +20,9 @@ from midmask.corpora.opening import open_text
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked
-from midmask.retrieve.searched_queries import read_answers, read_qrels, read_self_matches, without_self
+from midmask.retrieve.searched_queries import are_passages, read_answers, read_qrels, read_self_matches, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
@@ -81,7 +80,8 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     listed = pc.unique(run["query_id"])
     queries = _own_queries(config, corpus, set(listed.to_pylist()))
     documents = pc.unique(run["doc_id"])
-    lacking = documents.filter(pc.invert(_is_known(corpus, documents)))
+    judged = pc.is_in(documents, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False)
+    lacking = documents.filter(pa.array(~(judged | are_passages(corpus.place, documents))))
     if len(lacking) == len(documents):
         raise UserError(
             f"{config.file}: none of its documents, such as {documents[0].as_py()!r}, is in {corpus.result['name']}; "
@@ -136,13 +136,3 @@ def _queries_by_split(corpus: Artifact) -> dict[str, set[str]]:
             queries = table.filter(pc.equal(table["split"], split))["query_id"]
             by_split.setdefault(split, set()).update(pc.unique(queries).to_pylist())
     return by_split
-
-
-def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
-    """For each of these documents, whether the collection has or judges it; one file of ids is in memory at a time."""
-    is_known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
-    docs = corpus.place / "docs"
-    for name in docs.names():
-        ids = read_table(docs / name, ["doc_id"])["doc_id"]
-        is_known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
-    return pa.array(is_known)

@@ -81,6 +81,15 @@ def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(judged["doc_id"], value_set=missing["doc_id"])
 
 
+def are_passages(corpus: Place, doc_ids: pa.Array) -> NDArray[np.bool_]:
+    """For each of these ids, whether it is a passage's; one file of ids is in memory at a time."""
+    found = np.zeros(len(doc_ids), bool)
+    for name in (corpus / "docs").names():
+        ids = read_table(corpus / "docs" / name, ["doc_id"])["doc_id"]
+        found |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
+    return found
+
+
 def read_answers(corpus: Artifact) -> pa.Table:
     """Answer strings (split, query_id, answers) of a corpus; most have none."""
     return _read_if_there(corpus.place, "answers.parquet", ANSWERS)

@@ -35,7 +35,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, queries: int) ->
         split: whose relevant passages, and whose ranked lists.
 
     Raises:
-        UserError: if there is nothing to score, or a list names a query or a passage that the corpus lacks.
+        UserError: if there is nothing to score.
     """
     if (out / COUNTS).exists():
         return
@@ -48,7 +48,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, queries: int) ->
     table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
     table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
-    table = table.append_column("row", pa.array(_find_rows(table, inputs["corpus"].place)))
+    table = table.append_column("row", pa.array(TokenTable(inputs["corpus"].place / "docs").rows_of(table["doc_id"])))
     for number, some in enumerate(by_query(table, queries)):
         write_table(some, out / FOLDER / f"{number:05d}.parquet")
     counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
@@ -79,22 +79,6 @@ def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
     begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
     for start, stop in pairwise([*np.flatnonzero(begins)[::queries].tolist(), len(table)]):
         yield table.slice(start, stop - start)
-
-
-def _find_rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
-    """The number of each passage in the corpus."""
-    known = read_table(corpus / "queries.parquet")["query_id"].combine_chunks()
-    unknown = {"query": table["query_id"].filter(pc.invert(pc.is_in(table["query_id"], value_set=known)))}
-    rows = TokenTable(corpus / "docs").rows_of(table["doc_id"])
-    unknown["passage"] = table["doc_id"].filter(pa.array(rows < 0))
-    for kind, names in unknown.items():
-        if len(names):
-            first = ", ".join(repr(name) for name in pc.unique(names)[:5].to_pylist())
-            raise UserError(
-                f"score: {len(names)} candidates name a {kind} that {corpus} lacks, among them {first}; take lists "
-                "that were made of this corpus"
-            )
-    return rows
 
 
 def passage_texts(passages: StoredPassages, rows: NDArray[np.int64], *, titles: bool) -> list[str]:
