@@ -312,12 +312,12 @@ def test_more_numbers_than_are_packed_at_once_come_back():
 
 
 GOOD = written(top_rows(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
+FOREIGN = "no file of lexical views of version 1"
 BAD = {
-    "empty": (b"", "no file of lexical views of version 1"), "foreign": (b"\x93NUMPY" + GOOD[6:], "no file of lexical views of version 1"),
-    "header cut": (GOOD[:50], "no file of lexical views of version 1"), "cut": (GOOD[:-1], "checksum is wrong"),
-    "joined": (GOOD + GOOD, "checksum is wrong"),
+    "empty": (b"", FOREIGN), "foreign": (b"\x93NUMPY" + GOOD[6:], FOREIGN), "header cut": (GOOD[:50], FOREIGN),
+    "newer": (GOOD[:16] + b"\x02" + GOOD[17:], FOREIGN),
+    "cut": (GOOD[:-1], "checksum is wrong"), "joined": (GOOD + GOOD, "checksum is wrong"),
     "changed": (GOOD[:-3] + bytes([GOOD[-3] ^ 1]) + GOOD[-2:], "checksum is wrong"),
-    "newer": (GOOD[:16] + b"\x02" + GOOD[17:], "no file of lexical views of version 1"),
 }  # fmt: skip
 
 
