@@ -95,7 +95,9 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     bad = [name for name, row in zip(table["doc_id"].to_pylist(), rows, strict=True) if word in row]
     with pytest.raises(UserError) as caught:
         Encode(PASSAGES, {**inputs, "model": broken}, out).encode(3)
-    assert f"for {len(bad)} passages, among them {', '.join(map(repr, bad[:5]))};" in str(caught.value)
+    said = str(caught.value)
+    named = said.partition("of the passages ")[2].partition(";")[0].replace("'", "").split(", ")
+    assert "not finite" in said and set(named) <= set(bad)
     assert (out / "dense").names() == []
 
 

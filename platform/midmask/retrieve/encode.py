@@ -125,7 +125,7 @@ class Encode:
         except NotFinite as error:
             names = table[name].take(pa.array(error.rows)).to_pylist()
             raise UserError(
-                f"the encoder gives vectors that are not finite for {len(names)} {self.config.side}, among them "
+                f"the encoder gives vectors that are not finite, among them of the {self.config.side} "
                 f"{', '.join(map(repr, names[:5]))}; its training went wrong, so use an earlier checkpoint"
             ) from None
         views.write(self.out, block.name)
