@@ -45,22 +45,15 @@ class Listed:
         """The candidates (CANDIDATES) of some queries, file by file."""
         lists = self.artifact.place / "lists"
         for name in lists.names():
-            table = _of_queries(lists / name, query_ids)
+            table = ranked.read_queries(lists / name, query_ids)
             own = pc.index_in(table["source"], value_set=pa.array(list(self.sources), pa.string()))
             names = pa.array(list(self.sources.values()), pa.string()).take(own.combine_chunks())
             yield table.drop_columns("source").append_column("source", names).select(CANDIDATES.names)
         if not lists.names():
             (name,) = self.sources.values()
-            table = _of_queries(ranked.of_split(self.artifact.place, split), query_ids)
+            table = ranked.read_queries(ranked.of_split(self.artifact.place, split), query_ids)
             table = table.append_column("source", pa.repeat(name, len(table)))
             yield table.select(CANDIDATES.names).cast(CANDIDATES)
-
-
-def _of_queries(place: Place, query_ids: Sequence[str]) -> pa.Table:
-    """The rows of some queries. Of a large file, only row groups are read that may hold one of them."""
-    within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
-    table = read_table(place, filters=within)
-    return table.filter(pc.is_in(table["query_id"], value_set=pa.array(query_ids, pa.string())))
 
 
 def find_listed(lists: Sequence[Artifact]) -> list[Listed]:
@@ -100,7 +93,7 @@ def stretches(
         if depth is not None:
             table = table.filter(pc.less_equal(table["rank"], depth))
         if len(table):
-            yield table, None if scores is None else _of_queries(scores.place / "scores.parquet", some)
+            yield table, None if scores is None else ranked.read_queries(scores.place / "scores.parquet", some)
 
 
 SORTED_AT_ONCE = 20_000

@@ -32,10 +32,9 @@ from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import HybridShard, LexicalShard
 from midmask.retrieve.sparse import stacked
 from midmask.retrieve.units import UnitSearch, read_found, search_alone
-from midmask.retrieve.views import Views, read_views, stored_size
+from midmask.retrieve.views import read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +83,11 @@ def _read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.Chunked
     Args:
         lists: a ranked list in Parquet.
     """
-    within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
-    found = read_table(lists, ["query_id", "doc_id"], filters=within)
+    found = ranked.read_queries(lists, query_ids, ["query_id", "doc_id"])
     query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
     large = pa.large_string()  # ids may take more than 2 GiB
     row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
-    kept = pc.and_(pc.is_valid(query_N), pc.is_valid(row_N))
-    query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
+    query_N, row_N = (column.filter(pc.is_valid(row_N)).to_numpy().astype(np.int64) for column in (query_N, row_N))
     order = np.lexsort((row_N, query_N))
     edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
     return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
@@ -240,7 +237,9 @@ class Search(UnitSearch):
     def prepare(self, shard: Shard, number: int) -> Callable[[], Neighbours]:
         queries = read_views(self.inputs["queries"].place, self.query_blocks[number].name, self.views)
         candidates = self._candidates(number, shard)
-        return lambda: shard.search(self._narrowed(queries), self.config.depth, candidates)
+        terms, width = self.config.query_terms, self.config.width
+        counted = queries.pruned(terms).narrowed(width, normalise=self.normalised)
+        return lambda: shard.search(counted, self.config.depth, candidates)
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
         """The counts, the bytes a passage that were searched, and the recall of an index."""
@@ -270,10 +269,6 @@ class Search(UnitSearch):
         """The length to which passages or queries were read."""
         encoded = self.inputs[side].result
         return {name: encoded[name] for name in ("length", "cut_share", "titles") if name in encoded}
-
-    def _narrowed(self, queries: Views) -> Views:
-        """Queries as far as their views count."""
-        return queries.pruned(self.config.query_terms).narrowed(self.config.width, normalise=self.normalised)
 
     def _candidates(self, number: int, shard: Shard) -> list[Ints] | None:
         """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""

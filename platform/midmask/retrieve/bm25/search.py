@@ -76,8 +76,8 @@ class Bm25Index:
         return ranked.order(as_table(results, pa.chunked_array([pa.array(query_ids, pa.string())]), self.doc_ids))
 
     def find(self, texts: Sequence[str], k: int) -> Neighbours:
-        """Scores and rows [Q, K] of the best k passages that share a word with each query, the best first; K is the
-        length of the longest list. At the cut, of equal scores the smaller document ids stay.
+        """Scores and rows [Q, K] of the best k passages that share a word with each query, the best first; -inf and -1
+        where there are fewer. At the cut, of equal scores the smaller document ids stay.
         """
         words = [self._words.numbers(text) for text in texts]
         best = Best(len(texts), min(k, len(self.doc_ids)), self._places_N)
@@ -89,9 +89,7 @@ class Bm25Index:
                     rows = np.flatnonzero((scores_n > 0) & (scores_n >= best.least(query)))
                     best.offer(query, scores_n[rows], first + rows)
             first += shard.passages
-        scores_QK, rows_QK = best.ranking()
-        longest = int((rows_QK >= 0).sum(axis=1).max(initial=0))
-        return scores_QK[:, :longest], rows_QK[:, :longest]
+        return best.ranking()
 
 
 def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeStringArray:
