@@ -67,12 +67,16 @@ def order(scored: pa.Table, depth: int | None = None, *, ties: TieRule = "midmas
     if not np.isfinite(scored["score"].to_numpy()).all():
         raise ValueError("a ranked list cannot hold scores that are not finite")
     by_id = "ascending" if ties == "midmask" else "descending"
-    scored = scored.sort_by([("query_id", "ascending"), ("score", "descending"), ("doc_id", by_id)]).combine_chunks()
-    names, position = scored["query_id"].combine_chunks(), np.arange(len(scored))
-    begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))[: len(scored)]
+    return with_ranks(scored.sort_by([("query_id", "ascending"), ("score", "descending"), ("doc_id", by_id)]), depth)
+
+
+def with_ranks(listed: pa.Table, depth: int | None = None) -> pa.Table:
+    """Rows (query_id, doc_id, score), best first within each query, with their ranks; cut to the first `depth`."""
+    names, position = listed["query_id"].combine_chunks(), np.arange(len(listed))
+    begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))[: len(listed)]
     rank = position - np.maximum.accumulate(np.where(begins, position, 0)) + 1
-    listed = scored.append_column(SCHEMA.field("rank"), pa.array(rank, pa.int32()))
-    return listed if depth is None else listed.filter(pc.less_equal(listed["rank"], depth))
+    table = listed.combine_chunks().append_column(SCHEMA.field("rank"), pa.array(rank, pa.int32()))
+    return table if depth is None else table.filter(pc.less_equal(table["rank"], depth))
 
 
 def read(place: Place) -> pa.Table:

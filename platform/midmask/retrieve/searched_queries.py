@@ -16,6 +16,7 @@ from midmask.core.randomness import fixed_sample
 from midmask.corpora.checked_rows import pair_texts
 from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES, SELF_MATCHES
 from midmask.errors import UserError, known_names
+from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
@@ -104,12 +105,12 @@ def _read_if_there(corpus: Place, file: str, schema: pa.Schema) -> pa.Table:
     return read_table(corpus / file) if file in corpus.names() else schema.empty_table()
 
 
-def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
+def excluded_pairs(source: Artifact, corpus: Artifact) -> pa.Table:
     """The pairs that an evaluation leaves out of a ranked list: none of a list from a run file, which is measured as it
     is; `retrieve.run_file` has removed them if that was asked for.
     """
     pairs = read_self_matches(corpus)
-    return pairs.slice(0, 0) if "run" in ranked.result.get("read", {}) else pairs
+    return pairs.slice(0, 0) if "run" in source.result.get("read", {}) else pairs
 
 
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
@@ -121,19 +122,10 @@ def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     return mask
 
 
-def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
+def without_self(found: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
     """A ranked list (`ranked.SCHEMA`) without the pairs, and how many it held; ranks close up, from 1 on.
 
     A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
     """
-    keep = ~is_self(ranked, pairs)
-    if keep.all() and depth is None:
-        return ranked, 0
-    # A row moves up by the number of left-out rows of its own query before it.
-    lost = np.cumsum(~keep)
-    rank = ranked["rank"].to_numpy()
-    first = np.arange(len(rank)) - (rank - 1)
-    rank = rank - (lost - np.where(first > 0, lost[first - 1], 0))
-    chosen = keep if depth is None else keep & (rank <= depth)
-    closed = ranked.set_column(ranked.column_names.index("rank"), "rank", pa.array(rank, pa.int32()))
-    return closed.filter(pa.array(chosen)), int((~keep).sum())
+    keep = ~is_self(found, pairs)
+    return ranked.with_ranks(found.filter(pa.array(keep)).drop_columns("rank"), depth), int((~keep).sum())
