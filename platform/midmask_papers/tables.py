@@ -96,7 +96,6 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
     if not cells and not averages:
         return None
     measured = _tabulate(slots, cells, sheet.baseline)
-    style = sheet.style if measured.protocol.baseline is None else replace(sheet.style, marks="stars")
     table = ResultTable(
         tuple(dict.fromkeys(slot.row for slot in slots)),
         _columns(slots),
@@ -105,7 +104,7 @@ def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> Nam
         measured.protocol,
     )
     beside = _publish_beside(printed, name, results, [*replaced, *notes])
-    return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, style)
+    return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, sheet.style)
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def test_negatives_are_the_best_documents_of_brute_force_but_the_positive(corpus
 
 
 def test_bm25_mines_too_and_queries_with_too_few_are_left_out(corpus, store, tmp_path: Path) -> None:
-    settings = {"stages.*.mine.filters.min_score": 1.3}
+    settings = {"stages.*.mine.filters.relative_margin": 0.5}
     mined = midmask.mine("bm25", corpus, depth=9, per_query=7, settings=settings, storage=store)
     full = [row for row in mined if len(row.negatives) == 7]
     assert 0 < len(full) < mined.queries

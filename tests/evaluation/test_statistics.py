@@ -1,6 +1,5 @@
 """Intervals, paired tests and their corrections, against scipy, by hand and by enumeration."""
 
-import itertools
 import math
 from itertools import combinations
 
@@ -27,8 +26,6 @@ from midmask.evaluation.statistics.significance import (
     compare,
     correct,
     noise_floor,
-    paired_p,
-    strictest_level,
 )
 from tests.support.benchmark.synthetic import noisy, table
 
@@ -158,20 +155,10 @@ def test_who_is_worse_is_named_by_who_is_better_whichever_stands_first():
 def test_the_detectable_effect_must_pass_the_strictest_test_of_the_family():
     systems = {name: table(noisy(row)) for row, name in enumerate("abcd")}
     spread = (noisy(1) - noisy(0)).std(ddof=1)
-    for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6), ("fdr_bh", 0.05 / 6)):
+    for correction, level in ((None, 0.05), ("bonferroni", 0.05 / 6), ("holm", 0.05 / 6)):
         row = compare(systems, measure="RR@10", correction=correction)[0]
         quantiles = stats.t.ppf(1 - level / 2, 39) + stats.t.ppf(0.8, 39)
         assert row.detectable == pytest.approx(quantiles * spread / math.sqrt(40))
-
-
-def test_a_slice_is_compared_on_its_own_queries_alone():
-    base, own = noisy(0), noisy(1, shift=0.1)
-    head = [f"q{row}" for row in range(15)]
-    (row,) = compare({"a": table(base), "b": [table(own)]}, baseline="a", measure="RR@10", queries=head)
-    alone = compare({"a": table(base[:15]), "b": table(own[:15])}, baseline="a", measure="RR@10")
-    assert row == alone[0] and row.queries == 15
-    with pytest.raises(UserError, match="none of the slice's 1 queries"):
-        compare({"a": table(base), "b": table(own)}, measure="RR@10", queries=["q40"])
 
 
 def test_equal_systems_differ_by_nothing():
@@ -224,45 +211,13 @@ def test_different_queries_cannot_be_paired():
         compare({"a": table([1, 2]), "b": [table([1, 2]), table([1])]}, baseline="a", measure="RR@10")
 
 
-def test_the_permutation_test_is_the_share_of_sign_patterns_that_are_as_far_from_0():
-    difference = noisy(3, count=9, shift=0.1)
-    means = [np.mean(difference * signs) for signs in itertools.product((1, -1), repeat=9)]
-    expected = np.mean([abs(mean) >= abs(difference.mean()) - 1e-12 for mean in means])
-    assert paired_p(difference, "permutation") == pytest.approx(expected)
-    among_equal = np.concatenate([np.zeros(50), difference, np.zeros(50)])
-    assert paired_p(among_equal, "permutation") == pytest.approx(expected), "equal queries decide nothing"
-
-
-def test_many_queries_are_permuted_at_random_but_the_same_way_each_time():
-    difference = noisy(4, count=400, shift=0.02)
-    p = paired_p(difference, "permutation", seed=1)
-    assert p == paired_p(difference, "permutation", seed=1) != paired_p(difference, "permutation", seed=2)
-    assert p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue, abs=0.02)
-
-
-def test_the_signed_rank_test_is_the_share_of_sign_patterns_of_the_ranks():
-    """Exact for few queries: the ranks 1, …, 9 of |difference|, each with either sign."""
-    difference = noisy(3, count=9, shift=0.1)
-    rank = np.argsort(np.argsort(np.abs(difference))) + 1
-    sums = [abs(np.sum(rank * signs)) for signs in itertools.product((1, -1), repeat=9)]
-    expected = np.mean([value >= abs(np.sum(rank * np.sign(difference))) for value in sums])
-    assert paired_p(difference, "wilcoxon") == pytest.approx(expected)
-
-
-def test_the_signed_rank_test_leaves_equal_queries_out():
-    difference = noisy(5, count=12, shift=0.1)
-    padded = np.concatenate([difference, np.zeros(7)])
-    reference = stats.wilcoxon(difference, method="asymptotic")
-    assert paired_p(padded, "wilcoxon") == pytest.approx(reference.pvalue, abs=1e-12)
-
-
 def test_corrections_by_hand():
     p = [0.04, 0.01, 0.03, 0.5]
     assert correct(p, None) == p and correct([], "holm") == []
     assert correct(p, "bonferroni") == pytest.approx([0.16, 0.04, 0.12, 1.0])
-    # Holm-Šidák: 1 - 0.99^4, 1 - 0.97^3, then 1 - 0.96^2 is lifted, then 0.5.
-    expected = [1 - 0.97**3, 1 - 0.99**4, 1 - 0.97**3, 0.5]
-    assert correct(p, "holm-sidak") == pytest.approx(expected) == correct(p, "hs")
+    assert correct(p, "holm") == pytest.approx([0.09, 0.04, 0.09, 0.5])
+    with pytest.raises(UserError, match="unknown correction 'sidak'"):
+        correct(p, "sidak")  # type: ignore[arg-type]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
@@ -273,19 +228,3 @@ def test_holm_rejects_what_its_step_down_procedure_rejects(p, alpha):
             break
         rejected.add(index)
     assert {index for index, value in enumerate(correct(p, "holm")) if value < alpha} == rejected
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
-def test_benjamini_hochberg_rejects_what_its_step_up_procedure_rejects(p, alpha):
-    """All p up to the largest i-th smallest that is below alpha x i / m."""
-    within = [value for place, value in enumerate(sorted(p), start=1) if value * len(p) / place < alpha]
-    rejected = {index for index, value in enumerate(p) if within and value <= max(within)}
-    assert {index for index, value in enumerate(correct(p, "fdr_bh")) if value < alpha} == rejected
-
-
-@pytest.mark.parametrize("kind", ["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh", None])
-def test_a_p_just_below_the_strictest_level_is_significant_in_any_company(kind):
-    level = strictest_level(0.05, 7, kind)
-    below, above = (correct([level * share, *[1.0] * 6], kind)[0] for share in (1 - 1e-9, 1 + 1e-9))
-    assert below < 0.05 < above
-    assert strictest_level(0.05, 1, kind) == 0.05

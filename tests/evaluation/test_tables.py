@@ -5,7 +5,6 @@ import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 
 from midmask.errors import UserError
 from midmask.evaluation.rendering import Style, as_csv, as_markdown, csv_cell, markdown_text
-from midmask.evaluation.statistics.ranks import label, letters, on_front, tie_groups
-from midmask.evaluation.statistics.significance import Comparison, compare
+from midmask.evaluation.statistics.ranks import label, on_front
+from midmask.evaluation.statistics.significance import compare
 from midmask.evaluation.tables import (
     ComparisonProtocol,
     PerQuery,
@@ -68,22 +67,20 @@ def test_each_measure_is_a_column_with_a_family_of_its_own(systems):
     assert better == {"bm25": (), "dense": ("bm25",), "sparse": ("bm25",)}
     best = max(found, key=lambda name: found[name].mean)
     assert [name for name, cell in found.items() if cell.best] == [best]
-    assert found["bm25"].ties == "b" and found["dense"].ties == found["sparse"].ties == "a"
     assert {cell.queries for cell in found.values()} == {40} and {cell.seeds for cell in found.values()} == {1}
-    assert all(not cell.better_than and cell.ties == "a" for cell in column(shown, "R@100").values())
+    assert all(not cell.better_than for cell in column(shown, "R@100").values())
     for name in shown.columns:
         expected = compare(systems, measure=name, correction="bonferroni")
         assert list(shown.comparisons[name]) == expected and len(expected) == 3
 
 
-def test_against_a_baseline_there_are_no_tie_groups_and_fewer_tests(systems):
-    protocol = ComparisonProtocol(baseline="dense", test="wilcoxon", correction="holm")
+def test_against_a_baseline_there_are_fewer_tests(systems):
+    protocol = ComparisonProtocol(baseline="dense", correction="holm")
     shown = tabulate(by_measure(systems, ["RR@10"]), protocol)
     found = column(shown, "RR@10")
     pairs = [(row.system, row.baseline) for row in shown.comparisons["RR@10"]]
     assert pairs == [("bm25", "dense"), ("sparse", "dense")]
     assert found["dense"].better_than == ("bm25",) and found["sparse"].better_than == ()
-    assert {cell.ties for cell in found.values()} == {""}
 
 
 def test_a_system_that_a_corpus_lacks_has_no_cell_there(systems):
@@ -105,7 +102,7 @@ def test_equal_systems_are_all_best_in_whatever_order_their_queries_are_summed()
     orders = [values.take(np.random.default_rng(row).permutation(1000)) for row in range(5)]
     shown = tabulate(by_measure(dict(zip("abcde", orders, strict=True)), ["RR@10"]))
     assert len({cell.mean for cell in shown.cells.values()}) > 1, "sums that do not depend on the order show nothing"
-    assert all(cell.best and cell.ties == "a" for cell in shown.cells.values())
+    assert all(cell.best for cell in shown.cells.values())
 
 
 def test_columns_need_labels_of_their_own(systems):
@@ -116,9 +113,9 @@ def test_columns_need_labels_of_their_own(systems):
 
 
 CELLS = {
-    ("bm25", "dev"): TableCell(0.18401, queries=50, seeds=1, ties="b"),
-    ("A_b|c", "dev"): TableCell(0.35906, queries=50, seeds=2, spread=0.001, better_than=("bm25",), ties="a"),
-    ("C", "dev"): TableCell(0.36, queries=50, seeds=1, best=True, better_than=("A_b|c", "bm25"), ties="a"),
+    ("bm25", "dev"): TableCell(0.18401, queries=50, seeds=1),
+    ("A_b|c", "dev"): TableCell(0.35906, queries=50, seeds=2, spread=0.001, better_than=("bm25",)),
+    ("C", "dev"): TableCell(0.36, queries=50, seeds=1, best=True, better_than=("A_b|c", "bm25")),
     ("bm25", "test"): TableCell(0.5, queries=43, seeds=1, best=True),
 }
 SYSTEMS = ("bm25", "A_b|c", "C")
@@ -145,77 +142,18 @@ def test_markdown_has_the_best_bold_and_names_who_is_beaten():
     ]
 
 
-def test_superscripts_may_be_tie_groups_instead():
-    rows = as_markdown(shown(), Style(marks="ties", decimals=2)).splitlines()
-    assert [row.split("|")[2].strip() for row in (rows[2], rows[4])] == ["0.18<sup>b</sup>", "**0.36**<sup>a</sup>"]
-    assert rows[2].startswith("| bm25 "), "letters would be taken for those of systems"
-    with pytest.raises(UserError, match="compare without a baseline"):
-        as_markdown(shown(baseline="bm25"), Style(marks="ties"))
+def test_a_star_stands_where_a_baseline_was_compared_with(systems):
+    protocol = ComparisonProtocol(baseline="bm25")
+    rows = as_markdown(tabulate(by_measure(systems, ["RR@10"]), protocol), Style(decimals=2)).splitlines()
+    assert [row.split("|")[1].strip() for row in rows[2:5]] == ["bm25", "dense", "sparse"]
+    assert ["<sup>\\*</sup>" in row for row in rows[2:5]] == [False, True, True]
+    assert "*: significantly better than bm25" in rows[-1]
 
 
 def test_csv_keeps_who_is_beaten(two_corpora):
     cells = {(row["system"], row["column"]): row for row in csv.DictReader(io.StringIO(as_csv(two_corpora)))}
     assert cells["y", "two"]["better_than"] == "x;z" and cells["y", "two"]["best"] == "True"
-    assert cells["x", "two"]["ties"] == "b" and cells["x", "one"]["queries"] == "40"
-
-
-def row(system: str, baseline: str, means: dict[str, float], significant: bool, measure: str = "RR@10") -> Comparison:
-    own, base = means[system], means[baseline]
-    numbers = {"difference": own - base, "low": 0.0, "high": 0.0, "p": 0.5, "p_corrected": 0.5, "effect": 0.0}
-    return Comparison(system, baseline, measure, 10, 1, own, base, detectable=0.0, significant=significant, **numbers)
-
-
-@st.composite
-def families(draw: st.DrawFn) -> tuple[dict[str, float], set[frozenset[str]], list[Comparison]]:
-    """Systems with means, the pairs that differ (any, however odd), and their comparisons in any order."""
-    names = "ABCDEFG"[: draw(st.integers(2, 7))]
-    means = {name: draw(st.sampled_from([0.1, 0.2, 0.3])) for name in names}
-    pairs = list(combinations(names, 2))
-    apart = {frozenset(pair) for pair in pairs if draw(st.booleans())}
-    rows = [row(*draw(st.permutations(pair)), means, frozenset(pair) in apart) for pair in draw(st.permutations(pairs))]
-    return means, apart, rows
-
-
-@given(families())
-def test_groups_are_all_largest_sets_without_a_significant_pair(family):
-    means, apart, rows = family
-    subsets = map(frozenset, chain.from_iterable(combinations(means, size) for size in range(1, len(means) + 1)))
-    tied = [one for one in subsets if not any(frozenset(pair) in apart for pair in combinations(one, 2))]
-    largest = {one for one in tied if not any(one < other for other in tied)}
-    groups = tie_groups(rows)
-    assert {frozenset(group) for group in groups} == largest and len(groups) == len(largest)
-
-
-@given(families())
-def test_two_systems_share_a_letter_exactly_when_they_do_not_differ(family):
-    means, apart, rows = family
-    shown = letters(tie_groups(rows))
-    assert shown.keys() == means.keys()
-    for pair in combinations(means, 2):
-        assert bool(set(shown[pair[0]]) & set(shown[pair[1]])) == (frozenset(pair) not in apart)
-
-
-@given(families())
-def test_the_best_system_is_an_a_and_groups_stand_by_their_best_members(family):
-    means, _, rows = family
-    groups = tie_groups(rows)
-    assert means[groups[0][0]] == max(means.values()) and letters(groups)[groups[0][0]].startswith("a")
-    for group in groups:
-        assert [means[name] for name in group] == sorted((means[name] for name in group), reverse=True)
-    best = [means[group[0]] for group in groups]
-    assert best == sorted(best, reverse=True)
-
-
-def test_not_all_pairs_is_a_bug():
-    systems = {name: table(noisy(seed)) for seed, name in enumerate("xyz")}
-    pairs = compare(systems, measure="RR@10")
-    for given_rows in (compare(systems, measure="RR@10", baseline="x"), [*pairs, pairs[0]], pairs[1:]):
-        with pytest.raises(ValueError, match="every pair of systems compared once"):
-            tie_groups(given_rows)
-    means = dict.fromkeys("xyz", 0.0)
-    mixed = [row("x", "y", means, True), row("y", "z", means, True), row("x", "z", means, True, measure="AP")]
-    with pytest.raises(ValueError, match="on one measure"):
-        tie_groups(mixed)
+    assert cells["x", "one"]["queries"] == "40"
 
 
 def test_letters_after_z_are_numbered():

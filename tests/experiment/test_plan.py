@@ -259,10 +259,12 @@ def test_all_indexes_of_an_encoding_are_held_against_one_exact_search_of_a_sampl
     assert ranked(index="IVF16,Flat", depth=5).inputs["exact"].config.depth == 6
 
 
-def test_an_index_of_dense_vectors_is_refused_where_words_alone_are_searched(retromae: Recipe) -> None:
-    words = {"evaluation.index": "HNSW8", "representation.dense": None, "representation.lexical": "splade"}
-    asked = override(retromae, words)
-    with pytest.raises(UserError, match=r"evaluation\.index = HNSW8: no dense vectors are searched; leave it at Flat"):
+@pytest.mark.parametrize("views", [{"representation.dense": None}, {}])
+def test_an_index_of_dense_vectors_is_refused_where_words_are_searched(
+    retromae: Recipe, views: dict[str, None]
+) -> None:
+    asked = override(retromae, {"evaluation.index": "HNSW8", "representation.lexical": "splade", **views})
+    with pytest.raises(UserError, match=r"evaluation\.index = HNSW8: .* that are searched alone; leave it"):
         plan(asked).evaluation(asked.evaluation)
 
 

@@ -3,9 +3,6 @@
 import json
 import random
 import zlib
-from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +16,18 @@ from midmask.corpora.opening import write_lines
 from midmask.corpora.pydocs import plain_words
 from midmask.errors import UserError
 from midmask.exchange.negatives_files import HardNegatives, line_of, read_negatives_file
-from midmask.mining.known import NEAR_DUPLICATES, Groups, KnownRelevant, NearDuplicatesConfig
-from midmask.mining.listed import Cursor, ReadNegativesConfig, align, read_negatives
+from midmask.mining.known import NEAR_DUPLICATES, Groups, Known, NearDuplicatesConfig
+from midmask.mining.listed import ReadNegativesConfig, find_listed, read_negatives, stretches
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, draw_subset, mine
-from midmask.mining.negatives import FilterConfig
+from midmask.mining.negatives import CANDIDATES, FilterConfig
 from midmask.retrieve import ranked
 from midmask.retrieve.searched_queries import judged_queries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from tests.support.retrieve.collection import ranking, write_parts
+from midmask.store.tables import write_table
+from tests.support.retrieve.collection import made, ranking, write_parts
 
 CONFIG = MineConfig(depth=25, per_query=6)
-BY_QUERY = pa.schema([("query_id", pa.string())])
 
 
 def rows_of(place: Place) -> list[dict[str, Any]]:
@@ -41,7 +38,9 @@ def rows_of(place: Place) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def given(inputs, tmp_path_factory) -> dict[str, Artifact]:
     """Inputs of mining."""
-    return {"ranked": ranking(inputs, Place(str(tmp_path_factory.mktemp("ranking")))), "corpus": inputs["corpus"]}
+    root = Place(str(tmp_path_factory.mktemp("given")))
+    alike = made(NEAR_DUPLICATES, NearDuplicatesConfig(), inputs, root / "alike")
+    return {"ranked": ranking(inputs, root / "ranking"), "corpus": inputs["corpus"], "near_duplicates": alike}
 
 
 def test_the_files_agree_and_hold_no_positive_nor_its_copy(inputs, given, out):
@@ -89,33 +88,28 @@ def test_a_teachers_margin_holds_and_its_scores_are_told(given, out, tmp_path):
     for row in rows:
         assert row["teacher_score"] == pytest.approx(table[row["query_id"], row["doc_id"]])
         assert row["teacher_score"] <= positive[row["query_id"]] - 3.0 + 1e-5
-        assert (row["verdict"], row["list"]) == ("chosen", given["ranked"].fingerprint)
+        assert row["verdict"] == "chosen"
     refused = rows_of(out / "refused.parquet")
     assert {row["verdict"] for row in refused} == {"positive", "near_duplicate", "teacher_margin"}
     assert sum(row["verdict"] == "teacher_margin" for row in refused) == 20
     audit = (out / "audit.json").read_json()
     assert audit["false_negatives"]["chosen_teacher_above_positive"]["count"] == 0
     assert audit["false_negatives"]["teacher_above_positive"]["count"] > 0
-    assert audit["negatives"] == len(rows) and "teacher margin" in (out / "audit.md").read().decode()
+    assert audit["negatives"] == len(rows)
 
 
 def test_a_margin_needs_a_score_of_every_candidate(given, out, tmp_path):
     config = MineConfig(depth=25, filters=FilterConfig(teacher_margin=1.0))
-    with pytest.raises(UserError, match=r"filters\.teacher_margin = 1 needs a teacher's scores"):
+    with pytest.raises(UserError, match="query 'q1' has no teacher score for passage"):
         mine(config, given, out)
     listed = ranked.read(given["ranked"].place / "ranked" / "train.parquet").to_pylist()
     lacking = next((row["query_id"], row["doc_id"]) for row in listed if row["rank"] == 20)
     inputs = {**given, "scores": scores_for(given, Place(str(tmp_path / "scores")), lacking)}
     with pytest.raises(UserError, match=f"query {lacking[0]!r} has no teacher score for passage {lacking[1]!r}"):
         mine(config, inputs, out)
-    lenient = config.model_copy(update={"filters": FilterConfig(teacher_margin=1.0, unscored="refuse")})
-    assert mine(lenient, inputs, out)["negatives"]
-    (verdicts,) = (out / "audit.json").read_json()["verdicts"].values()
-    assert verdicts["unscored"] == 1
 
 
 def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(given, inputs, out, tmp_path):
-    """Five of each list, as in BEIR's training on msmarco-hard-negatives."""
     every = ranked.read(given["ranked"].place / "ranked" / "train.parquet")["doc_id"].unique().to_pylist()
     with write_lines(Place(str(tmp_path / "hard.jsonl"))) as stream:
         for query in range(40):
@@ -123,25 +117,23 @@ def test_several_lists_are_mixed_and_a_files_systems_are_lists_of_their_own(give
     config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"))
     result = read_negatives(config, inputs, Place(str(tmp_path / "given")))
     file = Artifact(Place(str(tmp_path / "given")), {"fingerprint": "file", "config": {}, "result": result})
-    config = MineConfig(depth=25, per_query=15, per_source=5, choose="top")
+    config = MineConfig(depth=25, per_query=15)
     assert mine(config, {**given, "ranked1": file}, out)["source"] == "dense-encoder, bm25, tas-b"
     rows = rows_of(out / "negatives.parquet")
     for query in {row["query_id"] for row in rows}:
         some = [row for row in rows if row["query_id"] == query]
         assert len({row["doc_id"] for row in some}) == len(some) == 15
-        count = Counter(row["source"] for row in some)
-        assert count["bm25"] == 5 and {row["score"] for row in some if row["source"] == "bm25"} == {None}
+    assert {row["source"] for row in rows} == {"dense-encoder", "bm25", "tas-b"}
+    assert {row["score"] for row in rows if row["source"] == "bm25"} == {None}
     assert len(rows) == 15 * 30
     with pytest.raises(UserError, match="the list 'bm25' has no scores"):
-        mine(MineConfig(filters=FilterConfig(relative_margin=0.05)), {"ranked": file, "corpus": inputs["corpus"]}, out)
+        mine(MineConfig(filters=FilterConfig(relative_margin=0.05)), {**given, "ranked": file}, out)
 
 
 def test_lists_of_one_name_are_told_apart_and_none_may_come_twice(given, out):
     again = Artifact(given["ranked"].place, {**given["ranked"].record, "fingerprint": "deeper"})
     mined = mine(CONFIG, {**given, "ranked1": again}, out)
     assert mined["source"] == f"dense-encoder@{given['ranked'].fingerprint}, dense-encoder@deeper"
-    (overlap,) = (out / "audit.json").read_json()["overlap"]
-    assert overlap["jaccard"] == 1.0
     with pytest.raises(UserError, match="is given twice"):
         mine(CONFIG, {**given, "ranked1": given["ranked"]}, out)
 
@@ -176,34 +168,22 @@ def test_every_system_is_a_source_with_its_ranks(corpus, tmp_path, monkeypatch):
     listed = [(str(line["qid"]), system, docs) for line in lines for system, docs in line["neg"].items()]
     expected = [(query, str(doc), rank, name) for query, name, docs in listed for rank, doc in enumerate(docs, start=1)]
     assert sorted(taken(out)) == sorted(expected)
-    config = ReadNegativesConfig(file=str(tmp_path / "hard.jsonl"), systems=("tas-b",))
-    assert read_negatives(config, {"corpus": corpus}, Place(str(tmp_path / "one")))["systems"] == ["tas-b"]
-    with pytest.raises(UserError, match=r"unknown system 'c'.* Known: bm25, tas-b"):
-        read_negatives(config.model_copy(update={"systems": ("c",)}), {"corpus": corpus}, Place(str(tmp_path / "x")))
-    tables = {name: iter([pq.read_table((out / "lists" / name).uri)]) for name in (out / "lists").names()}
-    cursors = [Cursor(table, name, BY_QUERY) for name, table in tables.items()]
-    assert len(cursors) == 2
-    stretches = [[name for table in tables for name in table["query_id"].to_pylist()] for tables in align(cursors)]
-    assert sorted(name for names in stretches for name in names) == sorted(row[0] for row in expected)
-    for one, other in pairwise(stretches):
-        assert not set(one) & set(other), "a query is torn apart"
 
 
 def test_what_cannot_be_a_negative_is_counted_and_kept_to_be_looked_at(corpus, tmp_path):
-    lines = [{"qid": 1, "pos": [1], "neg": {"a": [50, 1, 999, 50, 51]}}, {"qid": 777, "pos": [], "neg": {"a": [3]}}]
-    config = ReadNegativesConfig(file=file_of(tmp_path, lines), unknown_ids="count")
+    lines = [{"qid": 1, "pos": [1], "neg": {"a": [50, 1, 50, 51]}}]
     out = Place(str(tmp_path / "out"))
-    result = read_negatives(config, {"corpus": corpus}, out)
-    refused = {"positive of its line": "1", "repeated": "50", "unknown passage": "999", "unknown query": ""}
+    result = read_negatives(ReadNegativesConfig(file=file_of(tmp_path, lines)), {"corpus": corpus}, out)
+    refused = {"positive of its line": "1", "repeated": "50"}
     assert result["refused"] == dict.fromkeys(refused, 1) and result["candidates"] == 2
-    assert taken(out) == [("1", "50", 1, "a"), ("1", "51", 5, "a")]
+    assert taken(out) == [("1", "50", 1, "a"), ("1", "51", 4, "a")]
     kept = [json.loads(line) for line in (out / "quarantine.jsonl").read().decode().splitlines()]
     assert {line["kind"]: line["doc_id"] for line in kept} == refused
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [({"qid": 1, "pos": [], "neg": {"a": [999]}}, "unknown passage '999' .query '1'.*take such ids out of the file"),
+    [({"qid": 1, "pos": [], "neg": {"a": [999]}}, "unknown passage '999'.*take such ids out of the file"),
      ({"qid": 777, "pos": [], "neg": {"a": [3]}}, "unknown query '777'"),
      ({"qid": 2, "pos": [], "neg": {"a": [3]}}, "query '2' stands on two lines")],
 )  # fmt: skip
@@ -213,26 +193,27 @@ def test_a_file_of_another_collection_is_refused(corpus, tmp_path, line, said):
         read_negatives(ReadNegativesConfig(file=file), {"corpus": corpus}, Place(str(tmp_path / "out")))
 
 
-def test_a_table_that_is_not_sorted_is_refused():
-    for pieces in (["b", "a"],), (["a", "b"], ["a"]):
-        with pytest.raises(UserError, match=r"scores\.parquet: the rows are not sorted by query_id"):
-            list(align([Cursor((pa.table({"query_id": piece}) for piece in pieces), "scores.parquet", BY_QUERY)]))
-
-
-def test_lists_are_read_a_little_at_a_time():
-    """Two lists of 100 row groups, one of them at a coarser grain: no more of them is read than a stretch needs."""
-    taken_ = Counter[str]()
-
-    def tables(name: str, size: int) -> Iterator[pa.Table]:
-        for first in range(0, 300, size):
-            taken_[name] += 1
-            yield pa.table({"query_id": [f"q{row:03d}" for row in range(first, first + size)]})
-
-    cursors = [Cursor(tables("fine", 3), "fine", BY_QUERY), Cursor(tables("coarse", 10), "coarse", BY_QUERY)]
-    for number, (fine, coarse) in enumerate(align(cursors), start=1):
-        assert fine["query_id"].to_pylist() == coarse["query_id"].to_pylist()
-        assert taken_["fine"] <= number + 1 and taken_["coarse"] <= 2 + number * 3 // 10
-    assert taken_ == {"fine": 100, "coarse": 30}
+def test_lists_are_read_some_queries_at_a_time_in_whatever_files_they_lie(corpus, tmp_path, monkeypatch):
+    """Files whose queries overlap, row groups of two rows; scores in any order."""
+    rows = [(f"{query}", f"{doc}", doc + 1, None, "a") for query in range(50) for doc in range(query % 4)]
+    draw, place, names = random.Random(3), Place(str(tmp_path / "lists")), [f"{query}" for query in range(50)]
+    draw.shuffle(rows)
+    columns = dict(zip(CANDIDATES.names, zip(*rows, strict=True), strict=True))
+    table = pa.table({name: list(column) for name, column in columns.items()}, schema=CANDIDATES)
+    for number, part in enumerate((table.slice(0, 30), table.slice(30))):
+        write_table(part.sort_by("query_id"), place / "lists" / f"{number}.parquet", row_group_size=2)
+    write_table(table.select(["query_id", "doc_id", "score"]), place / "scores.parquet", row_group_size=2)
+    listed = find_listed([Artifact(place, {"fingerprint": "f", "result": {"systems": ["a"]}})])
+    monkeypatch.setattr("midmask.mining.listed.QUERIES_AT_ONCE", 7)
+    for depth in (2, None):
+        wanted = sorted(names)[:45]
+        found = []
+        for some, scores in stretches(listed, Artifact(place, {}), wanted, "train", depth):
+            queries = set(some["query_id"].to_pylist())
+            assert set(scores["query_id"].to_pylist()) == queries and len(queries) <= 7
+            found += [(row["query_id"], row["doc_id"]) for row in some.to_pylist()]
+        kept = [row for row in rows if row[0] in wanted and (depth is None or row[2] <= depth)]
+        assert sorted(found) == sorted(row[:2] for row in kept)
 
 
 def test_a_subset_of_queries_is_drawn_once_and_saved(corpus, tmp_path):
@@ -294,9 +275,8 @@ def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grad
     artifact, docs = copies
     out = Place(str(tmp_path))
     assert NEAR_DUPLICATES(NearDuplicatesConfig(), {"corpus": artifact}, out)["positives"] == 40
-    known = KnownRelevant.of(artifact, out, 0.8)
-    query, doc_ids = known.like(known.positives(pa.array([f"q{number}" for number in range(40)])))
-    found = set(zip(query.tolist(), doc_ids.to_pylist(), strict=True))
+    known = Known.of(artifact, out, 0.8).of_queries(pa.array([f"q{number}" for number in range(40)]))
+    found = {(int(row["query_id"][1:]), row["doc_id"]) for row in known.alike.to_pylist()}
     alike = 0
     for number in range(40):
         for doc_id, text in docs.items():
@@ -305,15 +285,11 @@ def test_what_is_clearly_alike_is_found_for_judgements_of_all_splits_but_of_grad
                 assert ((number, doc_id) in found) == (similarity > 0.97), (number, doc_id, similarity)
                 alike += similarity > 0.97
     assert alike >= 80, "every text and its copy"
-    known = KnownRelevant.of(artifact, out, 1.0)
-    own = known.positives(pa.array(["q0", "q1", "q40", "unknown"]))
-    assert sorted(zip(own["query"].to_pylist(), own["doc_id"].to_pylist(), strict=True)) == [
-        (0, "d0_0"), (1, "d1_0"), (2, "d1_0"), (2, "d2_0"),
-    ]  # fmt: skip
-    query, doc_ids = known.like(own)
-    assert sorted(zip(query.tolist(), doc_ids.to_pylist(), strict=True)) == [
-        (0, "d0_0"), (0, "d0_x"), (1, "d1_0"), (1, "d1_x"), (2, "d1_0"), (2, "d1_x"), (2, "d2_0"), (2, "d2_x"),
-    ]  # fmt: skip
+    known = Known.of(artifact, out, 1.0).of_queries(pa.array(["q0", "q1", "q40", "unknown"]))
+    relevant = [("q0", "d0_0"), ("q1", "d1_0"), ("q40", "d1_0"), ("q40", "d2_0")]
+    assert sorted(tuple(row.values()) for row in known.relevant.to_pylist()) == relevant
+    copies_too = [(query, doc_id.replace("_0", end)) for query, doc_id in relevant for end in ("_0", "_x")]
+    assert sorted(tuple(row.values()) for row in known.alike.select(["query_id", "doc_id"]).to_pylist()) == copies_too
 
 
 def test_pairs_are_those_that_agree_in_half_of_all_hashes():

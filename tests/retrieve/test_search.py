@@ -55,18 +55,6 @@ def test_a_killed_search_goes_on_from_the_blocks_it_has(inputs, vectors, out, tm
     assert out.names() == ["ranked"], "partial results are not kept"
 
 
-def test_encodings_that_do_not_belong_together_are_refused(inputs, vectors, out, tmp_path: Path):
-    other = {**inputs, "model": Artifact(inputs["model"].place, {"fingerprint": "another"})}
-    config = encoding.EncodeConfig(side="queries", split="dev")
-    strange = made(encoding.encode, config, other, Place(str(tmp_path / "strange")))
-    with pytest.raises(UserError, match=r"made by the encoder encoder, the queries .* by another; encode both"):
-        search(CONFIG, {**vectors, "queries": strange}, out)
-    tokens = Artifact(inputs["tokens"].place, {"fingerprint": "others"})
-    with pytest.raises(UserError, match=r"was encoded from the tokens tokens, not from .* \(others\)"):
-        search(CONFIG, {**vectors, "tokens": tokens}, out)
-    assert out.names() == []
-
-
 WIDTH = 24
 
 

@@ -4,7 +4,6 @@ rows, and how they lie in files.
 Views of queries, and those of passages, are pairs: vectors and words, of which one may be None.
 """
 
-import io
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from midmask.retrieve import lexical
 from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
-from midmask.retrieve.lexical import HybridShard, LexicalIndex, LexicalShard
-from midmask.retrieve.sparse import HEADER, heaviest, packed_size, read_lengths, read_rows, row_of, top_rows, write_rows
+from midmask.retrieve.lexical import HybridShard, LexicalShard
+from midmask.retrieve.sparse import HEADER, heaviest, pack_rows, row_of, top_rows, unpack_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
 from tests.support.retrieve.vectors import cancelling, collapsed, ids, in_memory
@@ -150,7 +149,7 @@ def test_any_number_of_shards_equals_brute_force_ties_included(kind: str, data, 
 def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile, threads):
     expected = cut_search(views, k, 1)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2, "GATHERED": 11}.items():
+        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2}.items():
             patch.setattr(lexical, name, value)
         for share in (-1.0, 0.3, 2.0):  # all queries by tile, some, none
             patch.setattr(lexical, "MANY", share)
@@ -160,16 +159,6 @@ def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile
 def dense_of(collection):
     queries_QD, vectors_ND = collection(np.random.default_rng(0))
     return (queries_QD, None), (vectors_ND, None)
-
-
-def opposed_words():
-    """Queries dense in V whose large products cancel: float32 sums are noise, and the bound asks for what they hide."""
-    draw = np.random.default_rng(0)
-    along_N1 = draw.integers(-(2**23), 2**23, (600, 1))
-    passages_NV = np.concatenate([along_N1, draw.integers(-2, 3, (600, 30)), -along_N1], axis=1)
-    queries_QV = np.concatenate([np.full((5, 1), 9), draw.integers(-3, 4, (5, 30)), np.full((5, 1), 9)], axis=1)
-    queries, passages = (top_rows(table.astype(np.float32), None) for table in (queries_QV, passages_NV))
-    return (None, queries), (None, passages)
 
 
 def with_words(collection, weight: float):
@@ -185,9 +174,6 @@ def with_words(collection, weight: float):
 
 def in_float32(views, at: int) -> np.ndarray:
     (dense_QD, words), (vectors_ND, rows) = views
-    if vectors_ND is None:
-        ((_, _, guesses),) = LexicalIndex(rows).scores(words)
-        return list(guesses)[at].scores_N
     dense_N = vectors_ND @ dense_QD[at]
     only_words = (None, words), (None, rows)
     return dense_N if words is None else dense_N + [score(only_words, at, row) for row in range(rows.shape[0])]
@@ -195,7 +181,7 @@ def in_float32(views, at: int) -> np.ndarray:
 
 CLOSE = {
     "dense, collapsed": lambda: dense_of(collapsed), "dense, cancelling": lambda: dense_of(cancelling),
-    "lexical": opposed_words, "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
+    "hybrid, collapsed": lambda: with_words(collapsed, 2.0**-20),
     "hybrid, cancelling": lambda: with_words(cancelling, 1.0),
 }  # fmt: skip
 
@@ -211,17 +197,6 @@ def test_scores_closer_than_float32_can_tell_are_still_ranked_exactly(case: str)
     assert cut_search(views, 20, 1) == cut_search(views, 20, 3) == expected
 
 
-def test_guesses_are_no_further_from_the_scores_than_they_say():
-    draw = np.random.default_rng(1)
-    passages = top_rows(draw.standard_normal((300, 64)).astype(np.float32) * 1e3, 50)
-    queries = top_rows(draw.standard_normal((4, 64)).astype(np.float32), None)
-    for members, block, scores in LexicalIndex(passages).scores(queries):
-        for query, guessed in zip(members, scores, strict=True):
-            exact = np.array([score(((None, queries), (None, passages)), query, row) for row in block])
-            assert np.array_equal(guessed.exact(np.arange(300)), exact)
-            assert 0 < np.abs(guessed.scores_N - exact).max() <= guessed.error < 1
-
-
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 9), st.sampled_from([1e-3, 0.1, 3.0]), st.booleans())
 def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, opposed):
     """Also where the best are guessed low, and all others high."""
@@ -234,12 +209,10 @@ def test_no_guess_within_its_error_hides_one_of_the_best(seed, count, k, error, 
     assert set(best) <= set(near_best(guessed_N, error, k, np.float32(-np.inf)).tolist())
 
 
-def test_queries_of_another_vocabulary_are_refused():
-    four, five = (top_rows(np.eye(width, dtype=np.float32), None) for width in (4, 5))
-    with pytest.raises(UserError, match="queries over 5 terms and passages over 4"):
-        LexicalShard(four, ids(4)).search(Views(None, five), 1)
+def test_queries_without_the_passages_view_are_refused():
+    rows = top_rows(np.eye(4, dtype=np.float32), None)
     with pytest.raises(ValueError, match="there is no lexical view"):
-        LexicalShard(four, ids(4)).search(Views(np.eye(4, dtype=np.float32), None), 1)
+        LexicalShard(rows, ids(4)).search(Views(np.eye(4, dtype=np.float32), None), 1)
 
 
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
@@ -256,24 +229,6 @@ def test_an_approximate_index_scores_exactly_what_it_finds(factory: str):
     np.testing.assert_array_equal(scores[found], np.take_along_axis(expected, np.maximum(rows, 0), 1)[found])
     assert np.isneginf(scores[~found]).all()
     assert (scores[:, 1:] <= scores[:, :-1]).all()
-
-
-@pytest.mark.parametrize("factory", ["IVF8,Flat", "HNSW16"])
-def test_an_approximate_index_scores_exactly_what_either_part_proposes(factory: str):
-    draw = np.random.default_rng(3)
-    vectors_ND, dense_QD = (draw.standard_normal((rows, 16)).astype(np.float32) for rows in (500, 4))
-    rows, queries = (top_rows(sparse_table(draw, count, 0.1, False), None) for count in (500, 4))
-    blocks = [vectors_ND[:200], vectors_ND[200:]]
-    index = build_faiss_index(in_memory(*blocks), IndexConfig(index=factory))
-    found = pairs(HybridShard(blocks, rows, ids(500), index=index).search(Views(dense_QD, queries), 30))
-    best_lexical = LexicalShard(rows, ids(500)).search(Views(None, queries), 30)[1]
-    views = (dense_QD, queries), (vectors_ND, rows)
-    for query, (mine, words) in enumerate(zip(found, best_lexical.tolist(), strict=True)):
-        everything = [np.float32(score(views, query, row)) for row in range(500)]
-        np.testing.assert_allclose([own for own, _ in mine], [everything[row] for _, row in mine], rtol=1e-6)
-        assert mine == sorted(mine, key=lambda pair: -pair[0]) and len({row for _, row in mine}) == 30
-        missed = [row for row in words if row not in {row for _, row in mine}]
-        assert all(everything[row] <= mine[-1][0] for row in missed)
 
 
 def test_vectors_are_mapped_from_a_path_and_read_from_a_uri(tmp_path: Path):
@@ -299,25 +254,11 @@ def test_the_largest_weights_stay_of_equal_ones_the_smaller_terms(seed, k):
     assert entries(top_rows(weights_NV, k)) == expected
 
 
-def test_a_weight_that_is_no_number_is_refused_by_row():
-    table = np.zeros((4, 6), np.float32)
-    table[1, 5] = -np.inf
-    for k in (None, 2):
-        with pytest.raises(UserError, match="row 1: the weight of term 5 is -inf"):
-            top_rows(table, k)
-
-
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([1, 3, 12]))
 def test_the_heaviest_of_rows_are_the_largest_of_their_table(seed, k):
     weights_NV = np.random.default_rng(seed).integers(0, 4, (9, 12)).astype(np.float32)
     assert entries(heaviest(top_rows(weights_NV, None), k)) == entries(top_rows(weights_NV, k))
-
-
-def written(rows: csr_array) -> bytes:
-    stream = io.BytesIO()
-    write_rows(stream, rows)
-    return stream.getvalue()
 
 
 def same(left: csr_array, right: csr_array) -> bool:
@@ -339,37 +280,29 @@ def tables(draw):
 @given(tables())
 def test_rows_come_back_as_they_were(table):
     rows = top_rows(table, None)
-    packed = written(rows)
-    assert same(read_rows(io.BytesIO(packed)), rows)
-    assert packed == written(rows)
+    packed = pack_rows(rows)
+    assert same(unpack_rows(packed), rows)
+    assert packed == pack_rows(rows)
     bits, lengths = max(1, int(np.ceil(np.log2(table.shape[1])))), np.diff(rows.indptr)
     spread = int(lengths.max(initial=0) - lengths.min(initial=10**9)) if len(lengths) else 0
     sizes = [32 * rows.nnz, bits * rows.nnz, spread.bit_length() * len(table)]
     assert len(packed) == HEADER.size + sum(-(-size // 8) for size in sizes)
 
 
-@settings(max_examples=60)
-@given(tables(), st.sampled_from([1, 2, 40]))
-def test_the_bytes_of_fewer_words_are_known_without_reading_any(table, kept):
-    rows = top_rows(table, None)
-    lengths, width = read_lengths(io.BytesIO(written(rows)))
-    assert packed_size(np.minimum(lengths, kept), width) == len(written(heaviest(rows, kept)))
-
-
 def test_more_numbers_than_are_packed_at_once_come_back():
     generator = np.random.default_rng(0)
     rows = top_rows(generator.standard_normal((700, 30_522)).astype(np.float32), 260)
     assert rows.nnz > 2 * (1 << 16)
-    assert same(read_rows(io.BytesIO(written(rows))), rows)
+    assert same(unpack_rows(pack_rows(rows)), rows)
 
 
-GOOD = written(top_rows(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
+GOOD = pack_rows(top_rows(np.random.default_rng(2).standard_normal((5, 40)).astype(np.float32), 7))
+FOREIGN = "no file of lexical views of version 1"
 BAD = {
-    "empty": (b"", "no file of lexical views"), "foreign": (b"\x93NUMPY" + GOOD[6:], "no file of lexical views"),
-    "header cut": (GOOD[:50], "no file of lexical views"), "cut": (GOOD[:-1], "cut short or joined"),
-    "joined": (GOOD + GOOD, "cut short or joined"),
+    "empty": (b"", FOREIGN), "foreign": (b"\x93NUMPY" + GOOD[6:], FOREIGN), "header cut": (GOOD[:50], FOREIGN),
+    "newer": (GOOD[:16] + b"\x02" + GOOD[17:], FOREIGN),
+    "cut": (GOOD[:-1], "checksum is wrong"), "joined": (GOOD + GOOD, "checksum is wrong"),
     "changed": (GOOD[:-3] + bytes([GOOD[-3] ^ 1]) + GOOD[-2:], "checksum is wrong"),
-    "newer": (GOOD[:16] + b"\x02" + GOOD[17:], "version 2; this midmask reads version 1"),
 }  # fmt: skip
 
 
@@ -377,4 +310,4 @@ BAD = {
 def test_a_file_that_is_not_whole_is_refused(name: str):
     content, message = BAD[name]
     with pytest.raises(UserError, match=message):
-        read_rows(io.BytesIO(content))
+        unpack_rows(content)

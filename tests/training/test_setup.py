@@ -17,6 +17,7 @@ from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, scores
 from midmask.errors import UserError
 from midmask.experiment.steps import PretrainConfig, pretrain_setup
+from midmask.mining.known import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.mine import MineConfig, mine
 from midmask.mining.negatives import FilterConfig
 from midmask.objectives import PRETRAINING, Objective
@@ -37,7 +38,7 @@ from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
 from tests.support.benchmark.tiny import write_collection
 from tests.support.objectives.texts import random_texts, token_rows
-from tests.support.retrieve.collection import ranked_by_bm25
+from tests.support.retrieve.collection import made, ranked_by_bm25
 
 NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}
@@ -154,14 +155,19 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     tokenise(TokensConfig(vocabulary_size=300, max_length=32, query_length=8), {"corpus": corpus}, tokens)
     config, bm25 = Bm25Config(splits=("train",), judged="relevant", depth=20), root / "bm25"
     record = {"fingerprint": "r", "result": ranked_by_bm25(config, {"corpus": corpus}, bm25), "step": "bm25"}
-    inputs = {"corpus": corpus, "ranked": Artifact(bm25, {**record, "config": {}, "inputs": {}})}
+    alike = made(NEAR_DUPLICATES, NearDuplicatesConfig(), {"corpus": corpus}, root / "alike")
+    inputs = {
+        "corpus": corpus,
+        "ranked": Artifact(bm25, {**record, "config": {}, "inputs": {}}),
+        "near_duplicates": alike,
+    }
     mined = mine(MineConfig(depth=20, per_query=3, filters=FilterConfig(relative_margin=0.1)), inputs, root / "mined")
-    write_candidates(inputs, root / "scored", split="train", depth=5, queries=100)
-    files = {name: root / "mined" / f"{name}.parquet" for name in ("negatives", "queries")}
-    rows = PairExamples(tokens, corpus.place, "train", "f", per_query=2, **files).open()
+    write_candidates(inputs, root / "scored", split="train", queries=100)
+    negatives = root / "mined" / "negatives.parquet"
+    rows = PairExamples(tokens, corpus.place, "train", "f", per_query=2, negatives=negatives).open()
     return {
         "mined": {name: value for name, value in mined.items() if name != "source"},
-        "negatives": pq.read_table((root / "mined/negatives.parquet").local()).drop(["list"]).to_pylist(),
+        "negatives": pq.read_table(negatives.local()).to_pylist(),
         "positives": (root / "mined/negatives.jsonl.gz").read(),
         "pairs": pq.read_table((root / "scored/candidates/00000.parquet").local()).to_pylist(),
         "rows": [rows.names(np.arange(rows.count)), rows.read(np.arange(rows.count), 0, 0)["passage"].rows.tolist()],

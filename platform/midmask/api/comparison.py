@@ -9,7 +9,7 @@ from midmask.core.config import fingerprint
 from midmask.errors import UserError
 from midmask.evaluation.measures import aggregate_seeds
 from midmask.evaluation.rendering import as_csv, as_html, as_latex, as_markdown
-from midmask.evaluation.statistics.significance import Correction, Test
+from midmask.evaluation.statistics.significance import Correction
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.exchange.mteb_files import LANGUAGE, MtebResult, write_results
 
@@ -47,7 +47,6 @@ def compare(
     *,
     measures: Sequence[str] | None = None,
     baseline: str | None = None,
-    test: Test = "t",
     correction: Correction | None = "bonferroni",
 ) -> Table:
     """A row for each system, a column for each measure, all on the same queries, each column tested on its own.
@@ -56,12 +55,11 @@ def compare(
         scores: of several systems; or label -> scores, or label -> scores of one system with several seeds.
         measures: the columns; none: those that all scores have.
         baseline: label that the others are tested against; none: all pairs.
-        test: paired over queries: "t", "wilcoxon" or "permutation".
-        correction: for the comparisons of a column: "bonferroni", "holm", "holm-sidak", "fdr_bh" or none.
+        correction: for the comparisons of a column, paired t-tests over queries: "bonferroni", "holm" or none.
 
     Raises:
         UserError: for no scores, two systems of one label, scores of different corpora or splits, or an unknown
-            measure, baseline, test or correction.
+            measure, baseline or correction.
     """
     systems = scores_of_one_place(scores, "compare")
     every = [score for several in systems.values() for score in several]
@@ -70,7 +68,7 @@ def compare(
     if not chosen:
         raise UserError("compare: the scores share no measure; evaluate all systems with the same measures=[…]")
     per_query = {label: [score.table for score in several] for label, several in systems.items()}
-    how = ComparisonProtocol(baseline=baseline, test=test, correction=correction)
+    how = ComparisonProtocol(baseline=baseline, correction=correction)
     return Table(tabulate(by_measure(per_query, chosen), how))
 
 

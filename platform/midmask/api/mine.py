@@ -43,7 +43,7 @@ class Negatives:
 
     @property
     def folder(self) -> Path:
-        """negatives.parquet with ranks and scores, negatives.jsonl.gz, refused.parquet, and audit.md about both."""
+        """negatives.parquet with ranks and scores, negatives.jsonl.gz, refused.parquet, and audit.json about both."""
         return self.artifact.place.local()
 
     def __iter__(self) -> Iterator[TrainingTuple]:
@@ -106,7 +106,7 @@ def mine(
         depth: documents ranked for each query.
         max_queries: of a larger split, so many queries, always the same; none: all.
         settings: dotted path -> value, of `corpus`, `tokens` and `stages.0.mine`, such as
-            {"stages.0.mine.filters.max_score": 0.8}. They win over the arguments.
+            {"stages.0.mine.filters.near_duplicates": 0.7}. They win over the arguments.
         storage, ray, progress: as for `train`. Vectors and ranks are kept: mining again with another margin takes
             seconds, and a call after an interruption goes on.
 

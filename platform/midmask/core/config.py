@@ -13,7 +13,7 @@ import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -38,6 +38,9 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    WITHDRAWN: ClassVar[tuple[tuple[str, Any], ...]] = ()
+    """Fields that went, and the value that they had: part of the fingerprint, so that artifacts of before are found."""
 
     @field_validator("*", mode="after")
     @classmethod
@@ -93,11 +96,12 @@ def _is_as_before(config: Config, name: str) -> bool:
 
 def identity_of(config: Config) -> dict[str, Any]:
     """The config as plain data without its runtime fields, and without added ones at their default, at every depth."""
-    return {
+    kept = {
         name: _plain(getattr(config, name))
         for name in type(config).model_fields
         if not is_runtime(config, name) and not _is_as_before(config, name)
     }
+    return {**dict(config.WITHDRAWN), **kept}
 
 
 def _plain(value: Any) -> Any:

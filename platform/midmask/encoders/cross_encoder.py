@@ -157,14 +157,11 @@ def _classifier_settings(config: BackboneConfig, vocabulary: int, pad_id: int) -
     return settings
 
 
-def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEncoder:
+def read_cross_encoder(folder: Path) -> CrossEncoder:
     """A sequence-classification folder of any family, in eval mode.
 
-    Args:
-        max_length: tokens of a pair; none: as many as the folder takes.
-
     Raises:
-        UserError: if there is none, its head is missing, it has more than two labels, or takes no such pairs.
+        UserError: if there is none, its head is missing, or it has more than two labels.
     """
     settings, tokenizer = read_folder_settings(folder, f"teacher {folder}"), load_tokenizer(folder)
     if settings.num_labels > 2:
@@ -181,12 +178,9 @@ def read_cross_encoder(folder: Path, max_length: int | None = None) -> CrossEnco
         )
     is_supported = settings.model_type in FAMILIES
     places = shape_from(settings).max_length if is_supported else getattr(settings, "max_position_embeddings", 1 << 30)
-    longest = min(places, tokenizer.model_max_length)
-    if (max_length or longest) > longest:
-        raise UserError(f"teacher {folder}: max_length = {max_length}, but it takes at most {longest}; set it lower")
     # A tokenizer that names no types gives none to other libraries either.
     typed = count_token_types(settings) > 1 and TYPES in tokenizer.model_input_names
-    return CrossEncoder(model, template_of(tokenizer, typed=typed), max_length or longest).eval()
+    return CrossEncoder(model, template_of(tokenizer, typed=typed), min(places, tokenizer.model_max_length)).eval()
 
 
 def template_of(tokenizer: Any, *, typed: bool) -> Template:

@@ -329,7 +329,7 @@ class Charges:
         representation, passages = represented_by(model), config.side == "passages"
         count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
         tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
-        words = config.terms or representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
+        words = representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
         size = model_size(*self.encoder(model), representation=representation)
         return Encoding(count, tokens, words, size, representation)
 

@@ -11,7 +11,7 @@ A preset can be given wherever ir-measures names can. Papers write MRR@10 for RR
 Success@k by answer strings.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -75,7 +75,6 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
 
     Raises:
         UserError: for an unknown measure, or a split without judgements.
-        ValueError: for a list whose ranks are not strict.
     """
     import ir_measures
 
@@ -91,8 +90,6 @@ def evaluate(ranked: pa.Table, qrels: pa.Table, split: str, measures: Sequence[s
         if metric.query_id in judgements
     ]
     rows.sort()
-    if len(rows) != len(judgements) * len(parsed):
-        raise ValueError(f"{len(rows)} values for {len(judgements)} queries and {len(parsed)} measures")
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
@@ -110,26 +107,11 @@ def judgements_of(qrels: pa.Table, split: str) -> dict[str, dict[str, int]]:
 
 
 def run_of(ranked: pa.Table) -> NegativeRanks:
-    """Run as query -> document -> negative rank: whole numbers below 2^24, so single precision keeps them apart."""
-    if not len(ranked):
-        return {}
-    rank = ranked["rank"].to_numpy()
-    blocks = pc.run_end_encode(ranked["query_id"].combine_chunks())
-    ends = blocks.run_ends.to_numpy()
-    starts = np.append(0, ends[:-1])
-    position = np.arange(1, len(rank) + 1) - np.repeat(starts, ends - starts)
-    doc_ids = ranked["doc_id"].to_pylist()
-    if len(wrong := np.flatnonzero(rank != position)):
-        row = int(wrong[0])
-        query_id = ranked["query_id"][row].as_py()
-        raise ValueError(f"query {query_id!r}: rank {rank[row]} of {doc_ids[row]!r} stands at position {position[row]}")
-    negative = (-np.arange(1.0, position.max() + 1)).tolist()
+    """Query -> document -> its negative rank: whole numbers below 2^24, so that single precision keeps them apart."""
     run: NegativeRanks = {}
-    for query_id, start, end in zip(blocks.values.to_pylist(), starts.tolist(), ends.tolist(), strict=True):
-        documents = dict(zip(doc_ids[start:end], negative, strict=False))
-        if len(documents) < end - start or query_id in run:
-            raise ValueError(f"query {query_id!r}: a document stands twice, or the query in two places")
-        run[query_id] = documents
+    columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
+    for query_id, doc_id, rank in zip(*columns, strict=True):
+        run.setdefault(query_id, {})[doc_id] = -float(rank)
     return run
 
 
@@ -143,8 +125,7 @@ def _inputs(wanted: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[An
 
 
 def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
-    """Judged queries; those of them without a result, and those without a relevant document (both score 0); and listed
-    queries without judgements (left out)."""
+    """Judged queries; and those of them without a result, or without a relevant document, which score 0."""
     within = qrels.filter(pc.equal(qrels["split"], split))
     judged = set(pc.unique(within["query_id"]).to_pylist())
     answerable = set(pc.unique(within.filter(pc.greater_equal(within["grade"], 1))["query_id"]).to_pylist())
@@ -153,23 +134,7 @@ def coverage(ranked: pa.Table, qrels: pa.Table, split: str) -> dict[str, int]:
         "queries": len(judged),
         "without_results": len(judged - listed),
         "without_relevant": len(judged - answerable),
-        "unjudged": len(listed - judged),
     }
-
-
-def of_queries(per_query: pa.Table, queries: Collection[str]) -> pa.Table:
-    """The values of a slice of queries. Those of its queries that have no judgements have no values to begin with.
-
-    Raises:
-        UserError: if none of its queries has a value.
-    """
-    selected = per_query.filter(pc.is_in(per_query["query_id"], value_set=pa.array(sorted(queries), pa.string())))
-    if not len(selected):
-        raise UserError(
-            f"none of the slice's {len(queries)} queries is among the {pc.count_distinct(per_query['query_id'])} that "
-            "were evaluated; name queries of the evaluated split"
-        )
-    return selected
 
 
 def aggregate(per_query: pa.Table) -> dict[str, float]:

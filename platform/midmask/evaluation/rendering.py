@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from midmask.core.words import MISSING
-from midmask.errors import UserError, unknown
 from midmask.evaluation.statistics.intervals import ALPHA
 from midmask.evaluation.statistics.ranks import label
 from midmask.evaluation.tables import ResultTable, TableCell
@@ -38,32 +37,15 @@ def markdown_text(text: str) -> str:
     return _HTML_SIGNS.sub(lambda found: _HTML_ENTITIES[found.group()], line)
 
 
-MarkStyle = Literal["better_than", "ties", "stars", "none"]
-
-TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "permutation": "paired permutation test"}
-CORRECTION_NAMES = {
-    None: "uncorrected",
-    "bonferroni": "Bonferroni",
-    "holm": "Holm",
-    "holm-sidak": "Holm-Šidák",
-    "hs": "Holm-Šidák",
-    "fdr_bh": "Benjamini-Hochberg",
-}
-
-STRICTER = 5
-"""A second star stands at the level over this: 0.01 beside 0.05."""
+CORRECTION_NAMES = {None: "uncorrected", "bonferroni": "Bonferroni", "holm": "Holm"}
 
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are printed, and what superscripts mean."""
+    """How numbers are printed."""
 
     decimals: int = 4
     percent: bool = False  # print 100 times the value, as papers do, with two decimals less
-    # better_than: letters of the systems that a row is significantly better than; ties: letters of its tie groups;
-    # stars: * significantly better than the baseline, ** at a fifth of the level (0.01 of 0.05)
-    marks: MarkStyle = "better_than"
-    transposed: bool = False  # systems side by side
 
     def number(self, value: float) -> str:
         return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
@@ -82,10 +64,10 @@ class Beside:
             return ""
         return f" ({style.number(self.published[place])}{'?' if place in self.doubtful else ''})"
 
-    def caption(self, table: ResultTable, style: Style) -> str:
+    def caption(self, table: ResultTable) -> str:
         brackets = "In brackets: as published." if self.published else ""
         doubt = "With a question mark: doubtful." if self.doubtful else ""
-        return " ".join(part for part in (self.about, caption(table, style), brackets, doubt) if part)
+        return " ".join(part for part in (self.about, caption(table), brackets, doubt) if part)
 
 
 class Markup(NamedTuple):
@@ -109,20 +91,15 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
-    """The table, a blank line, its caption; best values bold, marks as superscripts.
-
-    Raises:
-        UserError: for unknown marks, tie groups of a table that was compared with a baseline only, or stars of one that
-            was not.
-    """
+    """The table, a blank line, its caption; best values bold, marks as superscripts."""
     headers, rows = _grid(table, style, beside, _MARKDOWN)
-    return f"{markdown(headers, rows)}\n\n{beside.caption(table, style)}"
+    return f"{markdown(headers, rows)}\n\n{beside.caption(table)}"
 
 
 def as_html(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
     """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below."""
     headers, rows = _grid(table, style, beside, _HTML)
-    return html_table(headers, rows, beside.caption(table, style))
+    return html_table(headers, rows, beside.caption(table))
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str) -> str:
@@ -140,7 +117,7 @@ def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside
     return "\n".join(
         [
             r"\begin{table}",
-            rf"\caption{{{_latex(beside.caption(table, style))}}}",
+            rf"\caption{{{_latex(beside.caption(table))}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}",
             r"\toprule",
             body[0],
@@ -166,16 +143,13 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
     return plain_csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
 
 
-def caption(table: ResultTable, style: Style = Style()) -> str:
+def caption(table: ResultTable) -> str:
     """The caption on the marks: test, correction, size of the family, level; and the number of queries."""
-    how, tested = table.protocol, how_tested(table)
-    against = f"against {how.baseline}" if how.baseline is not None else "all pairs"
-    said = {
-        "better_than": f"Superscripts: the systems that a row is significantly better than ({against}; {tested}).",
-        "ties": f"Systems that share a superscript do not differ significantly ({tested}).",
-        "stars": f"* significantly better than {how.baseline}, ** at {ALPHA / STRICTER:g} ({tested}).",
-        "none": "",
-    }[style.marks]
+    first, tested = table.protocol.baseline, how_tested(table)
+    if first is None:
+        said = f"Superscripts: the systems that a row is significantly better than (all pairs; {tested})."
+    else:
+        said = f"*: significantly better than {first} ({tested})."
     queries = {
         column: next((cell.queries for (_, label), cell in table.cells.items() if label == column), 0)
         for column in table.comparisons
@@ -193,50 +167,31 @@ def how_tested(table: ResultTable) -> str:
     how, sizes = table.protocol, [len(tests) for tests in table.comparisons.values()]
     low, high = min(sizes, default=0), max(sizes, default=0)
     count = "1 comparison" if low == high == 1 else f"{low if low == high else f'{low} to {high}'} comparisons"
-    family = f"{CORRECTION_NAMES[how.correction]}, {count} in a column"
     over = " over queries and seeds" if how.seeds else ""
-    return f"{TEST_NAMES[how.test]}{over}, {family}, alpha {ALPHA:g}"
+    return f"paired t-test{over}, {CORRECTION_NAMES[how.correction]}, {count} in a column, alpha {ALPHA:g}"
 
 
 def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text. Rows begin with the system's letter where marks name systems."""
-    if style.marks not in get_args(MarkStyle):
-        raise unknown("marks", style.marks, get_args(MarkStyle))
-    if style.marks == "ties" and table.protocol.baseline is not None:
-        raise UserError("tie groups need all pairs of systems; compare without a baseline")
-    if style.marks == "stars" and table.protocol.baseline is None:
-        raise UserError("stars are against a baseline; compare with one")
+    """Header and rows of text. Where all pairs were compared, rows begin with the system's letter, and a value bears
+    the letters of the systems that it is better than; else a star says that it is better than the baseline.
+    """
     keys = {system: label(number) for number, system in enumerate(table.systems)}
+    all_pairs = table.protocol.baseline is None
 
     def text(place: tuple[str, str]) -> str:
         cell = table.cells.get(place)
         if cell is None:
             return MISSING + beside.render_published(place, style)
         value = style.number(cell.mean)
-        marked = {
-            "better_than": "".join(sorted(keys[other] for other in cell.better_than)),
-            "ties": cell.ties,
-            "stars": _stars(table, place),
-        }
-        mark = marked.get(style.marks, "")
+        mark = "".join(sorted(keys[other] for other in cell.better_than)) if all_pairs else "*" * len(cell.better_than)
         raised = markup.raised(mark) if mark else ""
         return (markup.bold(value) if cell.best else value) + raised + beside.render_published(place, style)
 
     rows = []
     for system in table.systems:
-        title = f"{keys[system]} {markup.name(system)}" if style.marks == "better_than" else markup.name(system)
+        title = f"{keys[system]} {markup.name(system)}" if all_pairs else markup.name(system)
         rows.append([title, *(text((system, column)) for column in table.columns)])
-    grid = [["" if style.transposed else "system", *map(markup.name, table.columns)], *rows]
-    headers, *lines = [list(line) for line in zip(*grid, strict=True)] if style.transposed else grid
-    return headers, lines
-
-
-def _stars(table: ResultTable, place: tuple[str, str]) -> str:
-    system, column = place
-    for row in table.comparisons.get(column, ()):
-        if row.system == system and row.outcome == "better":
-            return "**" if row.p_corrected < ALPHA / STRICTER else "*"
-    return ""
+    return ["system", *map(markup.name, table.columns)], rows
 
 
 LATEX = str.maketrans(

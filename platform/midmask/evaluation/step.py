@@ -13,10 +13,7 @@ and a qrels file `test.NAME.tsv` in any layout makes one. It is evaluated from t
 to, and no query is searched for twice. TripClick: test.head, test.head-dctr, test.torso, test.tail.
 """
 
-import functools
 import logging
-import re
-import sys
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -25,7 +22,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+import regex
 from pydantic import Field, field_validator, model_validator
 
 from midmask.core.config import added, runtime
@@ -58,6 +55,9 @@ log = logging.getLogger(__name__)
 
 NO_PASSAGE = ""
 """Stands in the judgements of a query that retrieved nothing, so that it is evaluated; no passage has this id."""
+
+TOKENS = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+"""DPR's own expression."""
 
 DEFAULT_BY_ANSWERS = ("Success@5", "Success@20", "Success@100")
 
@@ -110,21 +110,8 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
 
 def join_answers(text: str) -> str:
     """DPR's tokens, each between two tabs; "" if there are none. A tab is no token, so `in` compares whole tokens."""
-    tokens = _tokens().findall(unicodedata.normalize("NFD", text))
+    tokens = TOKENS.findall(unicodedata.normalize("NFD", text))
     return "\t" + "\t".join(token.lower() for token in tokens) + "\t" if tokens else ""
-
-
-@functools.cache
-def _tokens() -> re.Pattern[str]:
-    r"""`[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]`, spelt out since Python's own `re` has no Unicode categories."""
-    major = np.array([unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)])
-    return re.compile(f"[{_ranges(np.isin(major, ['L', 'N', 'M']))}]+|[^{_ranges(np.isin(major, ['Z', 'C']))}]")
-
-
-def _ranges(inside: NDArray[np.bool_]) -> str:
-    """The characters whose codes are `inside`, as a character class has them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(np.int8)))
-    return "".join(f"\\U{first:08x}-\\U{stop - 1:08x}" for first, stop in edges.reshape(-1, 2).tolist())
 
 
 def evaluate_slices(
@@ -148,12 +135,9 @@ def evaluate_slices(
         inside = own.filter(pc.is_in(own["query_id"], value_set=pa.array(searched, pa.string())))
         if count := pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py():
             lost[name] = count
-            log.warning("%d queries of the slice %s were not searched and do not count", count, name)
         if len(inside):
             listed = ranked.filter(pc.is_in(ranked["query_id"], value_set=inside["query_id"]))
             values[name] = measures.evaluate(listed, inside, name, names)
-        else:
-            log.warning("no query of the slice %s was searched", name)
     return values, lost
 
 

@@ -4,17 +4,16 @@ Each column is tested on its own: its family is the pairs of systems in it (all 
 defaults are those of the SIGIR'23 benchmark of middle training: paired t-test, Bonferroni, 0.05, all pairs.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from midmask.errors import UserError
-from midmask.evaluation.measures import by_query, of_queries
+from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.intervals import deviation, seed_spread, tables_of
-from midmask.evaluation.statistics.ranks import letters, tie_groups
-from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, Test, better_than, compare
+from midmask.evaluation.statistics.significance import Comparison, Correction, PerQuery, better_than, compare
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class TableColumn:
     label: str
     measure: str
     per_query: PerQuery
-    queries: Collection[str] | None = None  # the slice; None: all queries that were evaluated
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,13 @@ class TableCell:
     seeds: int = 0  # 0 in a column of averages
     best: bool = False
     better_than: tuple[str, ...] = ()  # the systems that it is significantly better than
-    ties: str = ""  # letters of its tie groups; empty where not all pairs were compared
 
 
 @dataclass(frozen=True)
 class ComparisonProtocol:
-    """How the systems of a table were compared; the names are PyTerrier's."""
+    """How the systems of a table were compared, by paired t-tests."""
 
     baseline: str | None = None
-    test: Test = "t"
     correction: Correction | None = "bonferroni"
     seeds: bool = False  # whether the t-test counts seeds too, by their spread pooled over a column
 
@@ -78,31 +74,26 @@ def tabulate(columns: Sequence[TableColumn], protocol: ComparisonProtocol = Comp
     cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
-        means = {name: [_mean(one, column) for one in tables_of(own)] for name, own in column.per_query.items()}
+        means = {name: [_mean(one, column.measure) for one in tables_of(own)] for name, own in column.per_query.items()}
         spread = seed_spread([[mean for mean, _ in own] for own in means.values()]) if protocol.seeds else None
         comparisons[column.label] = rows = compare(
             column.per_query,
             measure=column.measure,
             baseline=protocol.baseline,
-            test=protocol.test,
             correction=protocol.correction,
-            queries=column.queries,
             seeds=spread,
         )
-        for name, cell in _cells(means, rows, all_pairs=protocol.baseline is None).items():
+        for name, cell in _cells(means, rows).items():
             cells[name, column.label] = cell
     systems = tuple(dict.fromkeys(name for column in columns for name in column.per_query))
     return ResultTable(systems, tuple(labels), cells, comparisons, protocol)
 
 
-def _cells(
-    seeds: Mapping[str, Sequence[tuple[float, int]]], comparisons: Sequence[Comparison], *, all_pairs: bool
-) -> dict[str, TableCell]:
+def _cells(seeds: Mapping[str, Sequence[tuple[float, int]]], comparisons: Sequence[Comparison]) -> dict[str, TableCell]:
     """System -> its cell; `seeds`: its mean and number of queries with each seed."""
     means = {name: float(np.mean([mean for mean, _ in seed_means])) for name, seed_means in seeds.items()}
     most = max(means.values())
     beaten = better_than(comparisons)
-    ties = letters(tie_groups(comparisons)) if all_pairs else {}
     return {
         name: TableCell(
             mean=means[name],
@@ -111,13 +102,12 @@ def _cells(
             seeds=len(seed_means),
             best=means[name] >= most - 1e-12,  # equal values may differ in the last bit, by the order of their queries
             better_than=tuple(beaten.get(name, ())),
-            ties=ties.get(name, ""),
         )
         for name, seed_means in seeds.items()
     }
 
 
-def _mean(table: pa.Table, column: TableColumn) -> tuple[float, int]:
-    """The column's mean over its queries, and how many there are."""
-    values = by_query(table if column.queries is None else of_queries(table, column.queries), column.measure)
+def _mean(table: pa.Table, measure: str) -> tuple[float, int]:
+    """The mean of a measure over its queries, and how many there are."""
+    values = by_query(table, measure)
     return float(np.mean(list(values.values()))), len(values)

@@ -16,8 +16,8 @@ TIES = {"midmask": "by document id, as for every other system", "trec_eval": "by
 def run_note(label: str, done: Artifact) -> str:
     """What was read, and how ties were broken; `label`: the system's name."""
     run = done.result["read"]["run"]
-    tied = f"; {run['tied']:,} rows share their score with another, ties {TIES[run['ties']]}" if run["tied"] else ""
-    return f"{label}: a run file of {run['queries']:,} queries and {run['rows']:,} rows{tied}."
+    rows = f"{run['queries']:,} queries and {run['rows']:,} rows"
+    return f"{label}: a run file of {rows}, ties {TIES[run['ties']]}."
 
 
 def run_warnings(label: str, done: Artifact) -> Iterator[str]:
@@ -27,16 +27,11 @@ def run_warnings(label: str, done: Artifact) -> Iterator[str]:
     if lacking := result["without_results"]:
         yield f"Warning: {place}: the run lacks {lacking:,} of the {result['queries']:,} queries; they score 0."
     if more := run["left_out_queries"]:
-        yield f"{place}: {more:,} queries of the run are not judged there and are left out."
-    if unread := run.get("unread_queries"):
-        yield (
-            f"Warning: {place}: {unread:,} queries of the run are judged, but the collection has no text of them; they "
-            "are left out. To count them, add them to its queries."
-        )
+        yield f"{place}: {more:,} queries of the run are not judged there, or have no text there, and are left out."
     if run["unknown_documents"]:
         yield (
-            f"Warning: {place}: unjudged documents of the run that the collection lacks: {run['unknown_documents']:,}, "
-            f"in {run['unknown_rows']:,} rows; they keep their ranks and count as not relevant."
+            f"Warning: {place}: unjudged documents of the run that the collection lacks: {run['unknown_documents']:,}; "
+            "they keep their ranks and count as not relevant."
         )
     copies, left_out = run.get("copies", 0), run.get("copies_left_out", False)
     if copies and not left_out:

@@ -22,7 +22,7 @@ from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig
-from midmask.retrieve.search import ALL, NO_DENSE_VIEW, SearchConfig
+from midmask.retrieve.search import ALL, NOT_DENSE_ALONE, SearchConfig
 from midmask.store.pretrained import found_folder, transformer_folder
 from midmask.text.tokens import TokensConfig
 
@@ -111,13 +111,13 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     """Finds an index that cannot be built of a model's vectors before anything is computed.
 
     Raises:
-        UserError: if no dense view is searched, or as `IndexFields.check_index`.
+        UserError: if not a dense view alone is searched, or as `IndexFields.check_index`.
     """
     if wanted.is_exact:
         return
     views = [view for view in represented_by(model).views if getattr(wanted, "views", "all") in ("all", view)]
-    if "dense" not in views:
-        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {NO_DENSE_VIEW}")
+    if views != ["dense"]:
+        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {NOT_DENSE_ALONE}")
     wanted.check_index(_place(wanted), _dense_width(model))
 
 

@@ -18,7 +18,7 @@ from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
-from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
+from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from midmask.leaderboard.artifacts import artifact_place, evaluated
 from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, kind, seed_tables
 from midmask.leaderboard.queries import query_texts
@@ -154,12 +154,13 @@ def compare_tables(tables: Mapping[str, Sequence[pa.Table]], measures: Sequence[
     shared = frozenset.intersection(*queries)
     if not shared:
         raise UserError(f"there is no query that all of {', '.join(tables)} have; leave one out")
-    slice_of_all = shared if len(set(queries)) > 1 else None
     first, *others = tables
-    table = tabulate(
-        [TableColumn(measure, measure, tables, slice_of_all) for measure in measures],
-        ComparisonProtocol(baseline=first, correction="holm"),
-    )
+    value_set = pa.array(sorted(shared), pa.string())
+    paired = {
+        name: [seed.filter(pc.is_in(seed["query_id"], value_set=value_set)) for seed in seeds]
+        for name, seeds in tables.items()
+    }
+    table = tabulate(by_measure(paired, measures), ComparisonProtocol(baseline=first, correction="holm"))
     pairings = {
         (name, measure): pair_systems(tables[name], tables[first], measure) for measure in measures for name in others
     }

@@ -1,10 +1,11 @@
-"""Facts about queries and passages before negatives are chosen: judgements, near-duplicates, a teacher's scores.
+"""What is known of queries and passages before negatives are chosen: judgements, and near-duplicates of what is judged.
 
 A passage with nearly the text of a relevant one would teach the opposite of the judgement; the near_duplicates step
 finds these.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from midmask.core.arrays import Doubles, Ints
+from midmask.core.arrays import Ints
 from midmask.core.config import Config
 from midmask.corpora.duplicates import BANDS, ROWS, SIMILAR, Signatures, signatures
 from midmask.retrieve.searched_queries import relevant_passages
@@ -21,6 +22,7 @@ from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_batches, read_table, write_table
 
+PAIR = ["query_id", "doc_id"]
 ROWS_AT_ONCE = 2048
 NEAR = pa.schema([("doc_id", pa.string()), ("group", pa.int32()), ("similarity", pa.float32())])
 
@@ -111,88 +113,35 @@ def _finish(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> dict[st
 
 
 def read_near_duplicates(place: Place, similarity: float) -> tuple[pa.Table, pa.Table]:
-    """The positives with their groups, and the passages that are so similar to a group, by group (see NEAR)."""
+    """The positives with their groups, and the passages that are so similar to a group (see NEAR)."""
     positives = read_table(place / "positives.parquet")
     tables = [NEAR.empty_table()]
     for name in (place / "near").names():
         table = read_table(place / "near" / name)
         tables.append(table.filter(pc.greater_equal(table["similarity"], pa.scalar(similarity, pa.float32()))))
-    return positives, pa.concat_tables(tables).sort_by("group")
+    return positives, pa.concat_tables(tables)
 
 
 NEAR_DUPLICATES = Sharded(folder="near", over="corpus/docs", begin=_begin, worker=_worker, finish=_finish)
 
 
-class KnownRelevant:
-    """Passages that are judged relevant to a query (in any split), and their like: they are never negatives.
+@dataclass(frozen=True)
+class Known:
+    """Pairs (query_id, doc_id) that are never negatives, each once."""
 
-    Args:
-        positives: query_id, doc_id; each pair once.
-        groups: doc_id, group: which texts the relevant passages are (`near_duplicates`).
-        near: doc_id, group: the passages like a group's, sorted by group.
-    """
-
-    def __init__(self, positives: pa.Table, groups: pa.Table, near: pa.Table) -> None:
-        place = pc.index_in(positives["doc_id"], value_set=groups["doc_id"])
-        group = pc.fill_null(groups["group"].take(place), -1)
-        self._positives = positives.select(["query_id", "doc_id"]).append_column("group", group)
-        self._near_docs = near["doc_id"].combine_chunks()
-        self._near_groups = near["group"].to_numpy()
+    relevant: pa.Table  # judged so, in any split
+    alike: pa.Table  # passages that are nearly copies of these
 
     @staticmethod
-    def of(corpus: Artifact, like: Place, similarity: float) -> "KnownRelevant":
+    def of(corpus: Artifact, like: Place, similarity: float) -> "Known":
         """Reads the relevant passages of all splits, and the output of the near_duplicates step."""
-        pairs = relevant_passages(corpus.place).group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
-        return KnownRelevant(pairs, *read_near_duplicates(like, similarity))
+        relevant = relevant_passages(corpus.place).group_by(PAIR, use_threads=False).aggregate([])
+        positives, near = read_near_duplicates(like, similarity)
+        grouped = relevant.join(positives, "doc_id", join_type="inner").select(["query_id", "group"])
+        alike = grouped.join(near, "group", join_type="inner").group_by(PAIR, use_threads=False).aggregate([])
+        return Known(relevant, alike)
 
-    def positives(self, query_ids: pa.Array) -> pa.Table:
-        """The relevant passages of these queries: query (its place among them), doc_id, group."""
-        place = pc.index_in(self._positives["query_id"], value_set=query_ids)
-        return self._positives.append_column("query", place).filter(place.is_valid())
-
-    def like(self, positives: pa.Table) -> tuple[Ints, pa.Array]:
-        """(query, doc_id) of every passage like one of the positives."""
-        group = positives["group"].to_numpy()
-        first = np.searchsorted(self._near_groups, group, "left")
-        last = np.where(group < 0, first, np.searchsorted(self._near_groups, group, "right"))
-        query = np.repeat(numbers(positives["query"]), last - first)
-        return query, self._near_docs.take(pa.array(spread(first, last)))
-
-
-class Keys:
-    """Numbers of pairs of a query and a passage, of those that are given."""
-
-    def __init__(self, query_ids: pa.Array, doc_ids: pa.Array) -> None:
-        self.query_ids, self.doc_ids = query_ids, doc_ids
-
-    def of(self, query: Ints, doc_ids: pa.Array | pa.ChunkedArray) -> Ints:
-        """One number a pair; -1 for a passage that is not among the given ones."""
-        doc = places(doc_ids, self.doc_ids)
-        return np.where((doc < 0) | (query < 0), -1, query * len(self.doc_ids) + doc)
-
-    def docs(self, keys: Ints) -> Ints:
-        """The place of each pair's passage."""
-        return keys % max(1, len(self.doc_ids))
-
-
-def scores_of(key: Ints, scores: pa.Table | None, keys: Keys) -> Doubles:
-    """A teacher's score of each pair, NaN where it has none.
-
-    Args:
-        scores: query_id, doc_id, score; none: nothing is scored.
-    """
-    if scores is None:
-        return np.full(len(key), np.nan)
-    scored = keys.of(places(scores["query_id"], keys.query_ids), scores["doc_id"])
-    at = np.where(key < 0, -1, places(pa.array(key), pa.array(scored)))
-    return np.append(scores["score"].cast(pa.float64()).to_numpy(), np.nan)[at]
-
-
-def places(values: pa.Array | pa.ChunkedArray, among: pa.Array) -> Ints:
-    """Position of each value among others; -1 if it is not among them."""
-    return numbers(pc.fill_null(pc.index_in(values, value_set=among), -1))
-
-
-def numbers(values: pa.Array | pa.ChunkedArray) -> Ints:
-    """Whole numbers, none of them null."""
-    return np.asarray(values.to_numpy()).astype(np.int64)
+    def of_queries(self, query_ids: pa.Array) -> "Known":
+        """Those of some queries."""
+        tables = (self.relevant, self.alike)
+        return Known(*(table.filter(pc.is_in(table["query_id"], value_set=query_ids)) for table in tables))

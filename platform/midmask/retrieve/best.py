@@ -45,7 +45,6 @@ class Shard(ABC):
                 scored, as by other views.
 
         Raises:
-            UserError: if the queries come from another model than the passages, or a dense vector holds NaN.
             ValueError: if the queries lack a view of the passages.
         """
         scores_QK, rows_QK = self._search(queries, min(k, self.rows), candidates)
@@ -54,10 +53,6 @@ class Shard(ABC):
     @abstractmethod
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         """As `search`, with k <= rows, and rows counted from the shard's first passage."""
-
-
-GROUP = 16
-"""Scores that stand in for one, their highest, in a first look for the k-th best."""
 
 
 def places_of(doc_ids: pa.ChunkedArray) -> Ints:
@@ -87,25 +82,15 @@ def in_order(scores_QN: Floats, rows_QN: Ints, places_N: Ints, k: int) -> tuple[
     return scores_QK, np.where(np.isneginf(scores_QK), -1, np.take_along_axis(rows_QN, at_QK, axis=1))
 
 
-def floor(scores_N: Floats, k: int) -> np.float32:
-    """A close lower bound of the k-th best score; -inf for fewer than k scores.
-
-    It is the k-th best of the highest scores of equal groups: k passages reach it, each of another group.
-    """
-    groups = len(scores_N) // max(1, min(GROUP, len(scores_N) // (4 * k)))
-    if groups < k:
-        return np.float32(-np.inf)
-    size = len(scores_N) // groups
-    return _kth(scores_N[: size * groups].reshape(size, groups).max(axis=0), k)
-
-
 def near_best(scores_N: NDArray[np.floating], error: float, k: int, least: np.float32) -> Ints:
     """Places that may be among the best k, given that the k-th best reaches `least`: no score is wrong by more than
     `error`."""
     most = np.nextafter(np.float32(error), np.float32(np.inf)) if error else np.float32(0)
     low_N = (scores_N - most).astype(np.float32)
     high_N = (scores_N + most).astype(np.float32) if error else low_N
-    return np.flatnonzero(high_N >= max(least, floor(low_N, k)))
+    if np.isneginf(least) and k < len(low_N):
+        least = _kth(low_N, k)
+    return np.flatnonzero(high_N >= least)
 
 
 def _kth(scores_N: Floats, k: int) -> np.float32:

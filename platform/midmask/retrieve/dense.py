@@ -31,10 +31,7 @@ class Embeddings:
     """The vectors of N passages.
 
     Args:
-        blocks: float32 [n, D], in row order; memory maps stay on disk.
-
-    Raises:
-        UserError: naming the row, if a vector holds NaN or an infinite number.
+        blocks: finite float32 [n, D], in row order; memory maps stay on disk.
     """
 
     def __init__(self, blocks: Sequence[Floats]) -> None:
@@ -43,8 +40,6 @@ class Embeddings:
         self.rows, self.width = int(self._starts[-1]), blocks[0].shape[1]
         # numpy sorts integers of 16 bits by counting, which holds up to 65,536 blocks.
         self._block_of_N = np.repeat(np.arange(len(blocks), dtype=np.min_scalar_type(len(blocks))), [*map(len, blocks)])
-        for start, block in zip(self._starts.tolist(), self._blocks, strict=False):
-            check_finite(block, start)
 
     def mean(self) -> Floats:
         """Their mean, rounded to float32: [D]."""
@@ -71,16 +66,6 @@ class Embeddings:
                 vectors_PD = block.take(rows[pairs] - first, axis=0).astype(np.float64)
                 scores[pairs] = np.vecdot(vectors_PD, queries_QD.take(pairs // rows_QN.shape[1], axis=0))
         return scores.reshape(rows_QN.shape)
-
-
-def check_finite(vectors_ND: Floats, first: int = 0) -> None:
-    """Raises UserError, naming the row, if a vector holds NaN or an infinite number; the first is row `first`."""
-    finite_N = np.isfinite(vectors_ND).all(axis=1)
-    if not finite_N.all():
-        raise UserError(
-            f"dense vectors, row {first + int(finite_N.argmin())}: it holds NaN or an infinite number; the encoder "
-            "that made it is broken, look at the losses of its training"
-        )
 
 
 def longest_of(vectors_ND: Floats) -> float:
@@ -149,7 +134,7 @@ class DenseShard(Shard):
         rescore: candidates of an approximate index that are scored, for each passage that is asked for.
 
     Raises:
-        UserError: if faiss is missing, the index is of other vectors, or a vector holds NaN.
+        UserError: if faiss is missing.
     """
 
     def __init__(
@@ -179,11 +164,6 @@ class DenseShard(Shard):
                 longest = max(longest, longest_of(centred_ND))
                 self._index.add(centred_ND)
             self._error = error_of_guess(longest, self._mean_D)
-        if (self._index.ntotal, self._index.d) != (self.rows, width):
-            raise UserError(
-                f"an index of {self._index.ntotal} vectors of width {self._index.d} for {self.rows} of width {width}; "
-                "delete it and build it again"
-            )
         # On the first GPU that the process sees (Ray shows an actor its own); a build of faiss for CPUs sees none.
         # faiss leaves on the CPU what it cannot do there, such as HNSW.
         gpus = faiss.get_num_gpus()
@@ -191,7 +171,6 @@ class DenseShard(Shard):
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         queries_QD = queries.vectors_ND
-        check_finite(queries_QD)
         scores_QK = np.full((len(queries_QD), k), -np.inf, dtype=np.float32)
         rows_QK = np.full((len(queries_QD), k), -1, dtype=np.int64)
         self._faiss.omp_set_num_threads(self._threads)

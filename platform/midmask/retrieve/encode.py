@@ -30,7 +30,7 @@ from midmask.core.config import Config, added, runtime
 from midmask.encoders.representation import Side
 from midmask.errors import UserError
 from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
-from midmask.retrieve.searched_queries import judged_queries
+from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
 from midmask.store.artifact import Artifact
@@ -40,12 +40,10 @@ from midmask.store.tables import read_table, write_table
 log = logging.getLogger(__name__)
 
 
-EMPTY = 2
-"""Tokens of a text without words: [CLS] and [SEP]."""
-
-
 class EncodeConfig(Config):
     """Which texts are encoded, and how far they are read."""
+
+    WITHDRAWN = (("terms", None),)
 
     side: Literal["passages", "queries"] = Field(description="all passages of the corpus, or queries of a split")
     split: str | None = Field(None, description="whose queries; for passages none")
@@ -56,9 +54,6 @@ class EncodeConfig(Config):
         None, ge=1, description="number of queries, chosen by a hash of their id; none: all"
     )
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
-    terms: int | None = Field(
-        None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
-    )
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
     actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
@@ -87,35 +82,21 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        lexical = self.encoder.representation.lexical
-        if self.config.terms is not None and lexical is None:
-            raise UserError(f"terms = {self.config.terms}: the model has no lexical view; leave terms at none")
         if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            table = self._select_queries()
-            write_table(table, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
+            config, corpus = self.config, self.inputs["corpus"]
+            queries = read_table(self.inputs["tokens"].place / "queries.parquet")
+            wanted = select_queries(queries, corpus, str(config.split), judged=config.judged, limit=config.max_queries)
+            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)
-
-    def _select_queries(self) -> pa.Table:
-        """Query ids and token rows of the queries that are wanted, by query id."""
-        config, tokens, corpus = self.config, self.inputs["tokens"].place, self.inputs["corpus"]
-        wanted = judged_queries(corpus, str(config.split), judged=config.judged, limit=config.max_queries)
-        queries = read_table(tokens / "queries.parquet")
-        queries = queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(wanted, pa.string())))
-        if len(queries) < len(wanted):
-            raise UserError(
-                f"{tokens}: {len(wanted) - len(queries)} queries of split {config.split!r} are not among the tokens; "
-                "tokenise the corpus that the judgements belong to"
-            )
-        return queries.sort_by("query_id")
 
     @cached_property
     def encoder(self) -> TextEncoder:
         config = self.config
         side: Side = "query" if config.side == "queries" else "passage"
-        limits = config.length, config.terms, config.threads, config.precision
-        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *limits)
+        reading = config.length, config.threads, config.precision
+        return TextEncoder(self.inputs["model"], self.inputs["tokens"], side, *reading)
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -144,7 +125,7 @@ class Encode:
         except NotFinite as error:
             names = table[name].take(pa.array(error.rows)).to_pylist()
             raise UserError(
-                f"the encoder gives vectors that are not finite for {len(names)} {self.config.side}, among them "
+                f"the encoder gives vectors that are not finite, among them of the {self.config.side} "
                 f"{', '.join(map(repr, names[:5]))}; its training went wrong, so use an earlier checkpoint"
             ) from None
         views.write(self.out, block.name)
@@ -161,7 +142,6 @@ class Encode:
             "side": self.config.side,
             "split": self.config.split,
             "rows": rows,
-            "empty": self._empty(),
             **self._reading(),
             "blocks": len(self.blocks),
             "model": self.inputs["model"].fingerprint,
@@ -190,17 +170,6 @@ class Encode:
             return (self.inputs["tokens"].place / "lengths.npy").read_array().astype(np.int64)
         ids = read_table(self.out / SELECTION, ["ids"])["ids"]
         return np.asarray(pc.list_value_length(ids).to_numpy(), dtype=np.int64)
-
-    def _empty(self) -> int:
-        """Queries without a single token between [CLS] and [SEP]; they are encoded and searched like any other."""
-        if self.config.side == "passages":
-            return 0
-        empty = int((self._lengths() <= EMPTY).sum())
-        if empty:
-            log.warning(
-                "%d %s queries are empty after tokenisation; their results are arbitrary", empty, self.config.split
-            )
-        return empty
 
 
 def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:

@@ -318,9 +318,8 @@ def measure_recall(exact: Place, found: Place, depth: int) -> dict[str, float]:
         queries: of the sample. at_10, at_100: where the depth allows. at_depth.
     """
     best = ranked.read(exact)
-    queries = pc.unique(best["query_id"])
-    within = [("query_id", ">=", pc.min(queries).as_py()), ("query_id", "<=", pc.max(queries).as_py())]
-    approximate = read_table(found, ["query_id", "doc_id", "rank"], filters=within)
+    queries = best["query_id"].unique().to_pylist()
+    approximate = ranked.read_queries(found, queries, ["query_id", "doc_id", "rank"])
     cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
     shares = {name: _share_found(best, approximate, cutoff) for name, cutoff in cutoffs.items()}
     return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}

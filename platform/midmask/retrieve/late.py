@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from midmask.core.arrays import Floats, Ints
-from midmask.errors import UserError
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard
 from midmask.retrieve.views import CodedTokens, Views, starts_of, token_places
 
@@ -39,7 +38,6 @@ class LateShard(Shard):
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         tokens = queries.tokens
-        self._check_width(tokens)
         best = Best(len(tokens), k, self._places_N)
         for block, start in zip(self._blocks, self._starts[:-1].tolist(), strict=True):
             block_rows = None
@@ -49,13 +47,6 @@ class LateShard(Shard):
                 rows = np.arange(len(block)) if block_rows is None else block_rows[query]
                 best.offer(query, scores, rows + start)
         return best.ranking()
-
-    def _check_width(self, queries: CodedTokens) -> None:
-        if self._blocks and queries.width != self._blocks[0].width:
-            raise UserError(
-                f"queries have token vectors of {queries.width} dimensions and passages of {self._blocks[0].width}: "
-                "they come from different models; encode both with one"
-            )
 
     def _score_block(self, block: CodedTokens, queries: CodedTokens, wanted: list[Ints] | None) -> list[Floats]:
         """Scores of each query with its wanted passages of a block; none: with all of them."""

@@ -25,7 +25,7 @@ A passage that a list lacks gets 0 from it.
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -35,13 +35,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
-from midmask.core.arrays import Doubles, Ints
+from midmask.core.arrays import Doubles
 from midmask.core.config import Config, added
 from midmask.corpora.opening import text_lines, write_lines
 from midmask.errors import UserError, known_names
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_row_groups, read_table
+from midmask.store.tables import read_table
 
 SCHEMA = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32()), ("rank", pa.int32())])
 """rank counts from 1 within a query."""
@@ -64,40 +64,19 @@ def order(scored: pa.Table, depth: int | None = None, *, ties: TieRule = "midmas
         ValueError: if a score is not finite.
     """
     scored = scored.select(["query_id", "doc_id", "score"]).cast(pa.schema(list(SCHEMA)[:3])).combine_chunks()
-    score = scored["score"].to_numpy()
-    if not np.isfinite(score).all():
+    if not np.isfinite(scored["score"].to_numpy()).all():
         raise ValueError("a ranked list cannot hold scores that are not finite")
-    query = _codes_in_order(scored["query_id"])
-    at = np.lexsort((-score, query))
-    at = _break_ties(at, query[at], score[at], scored["doc_id"], ties)
-    query = query[at]
-    position = np.arange(len(at))
-    rank = position - np.searchsorted(query, query, side="left") + 1
-    keep = position if depth is None else np.flatnonzero(rank <= depth)
-    return scored.take(pa.array(at[keep])).append_column(SCHEMA.field("rank"), pa.array(rank[keep], pa.int32()))
+    by_id = "ascending" if ties == "midmask" else "descending"
+    return with_ranks(scored.sort_by([("query_id", "ascending"), ("score", "descending"), ("doc_id", by_id)]), depth)
 
 
-def _codes_in_order(names: pa.ChunkedArray) -> Ints:
-    """One integer per name, such that integers compare as the names do."""
-    encoded = names.combine_chunks().dictionary_encode()
-    codes = np.empty(len(encoded.dictionary), dtype=np.int64)
-    codes[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(codes))
-    return np.asarray(codes[encoded.indices.to_numpy()])
-
-
-def _break_ties(at: Ints, query: Ints, score: NDArray[np.float32], doc_ids: pa.ChunkedArray, ties: TieRule) -> Ints:
-    """Puts rows of equal query and score in the order of their document ids; only such rows are looked at."""
-    same = (query[1:] == query[:-1]) & (score[1:] == score[:-1])
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    if not len(tied):
-        return at
-    group = np.cumsum(np.append(True, ~same))[tied]
-    rows = pa.table({"group": group, "doc_id": doc_ids.take(pa.array(at[tied]))})
-    direction = "ascending" if ties == "midmask" else "descending"
-    within = pc.sort_indices(rows, sort_keys=[("group", "ascending"), ("doc_id", direction)]).to_numpy()
-    at = at.copy()
-    at[tied] = at[tied][within]
-    return at
+def with_ranks(listed: pa.Table, depth: int | None = None) -> pa.Table:
+    """Rows (query_id, doc_id, score), best first within each query, with their ranks; cut to the first `depth`."""
+    names, position = listed["query_id"].combine_chunks(), np.arange(len(listed))
+    begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))[: len(listed)]
+    rank = position - np.maximum.accumulate(np.where(begins, position, 0)) + 1
+    table = listed.combine_chunks().append_column(SCHEMA.field("rank"), pa.array(rank, pa.int32()))
+    return table if depth is None else table.filter(pc.less_equal(table["rank"], depth))
 
 
 def read(place: Place) -> pa.Table:
@@ -105,10 +84,11 @@ def read(place: Place) -> pa.Table:
     return read_table(place, schema=SCHEMA)
 
 
-def blocks(place: Place) -> Iterator[pa.Table]:
-    """The tables that were written, one after the other: some queries each, whole."""
-    for table in read_row_groups(place):
-        yield table.cast(SCHEMA)
+def read_queries(place: Place, query_ids: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of some queries. Of a large file, only row groups are read that may hold one of them."""
+    within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
+    table = read_table(place, columns, filters=within)
+    return table.filter(pc.is_in(table["query_id"], value_set=pa.array(query_ids, pa.string())))
 
 
 def of_split(artifact: Place, split: str) -> Place:

@@ -7,34 +7,28 @@ document that the collection lacks keeps its rank; it counts as not relevant, un
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from midmask.core.config import Config, runtime
-from midmask.corpora.checked_rows import UNKNOWN_ID
 from midmask.corpora.opening import open_text
 from midmask.corpora.splits import is_slice
-from midmask.corpora.writer import QUARANTINE
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked
-from midmask.retrieve.searched_queries import read_answers, read_qrels, read_self_matches, without_self
+from midmask.retrieve.searched_queries import are_passages, read_answers, read_qrels, read_self_matches, without_self
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 
 ENOUGH = 0.5
 """Share of a split's queries from which on a run is taken for one of this split, whatever else it ranks."""
 
 DIGEST_PARAM = "run.digest"
 """Param of a tracked run that was measured from a run file: `run_digest` of the file."""
-
 
 TIES_PARAM = "run.ties"
 """Param of its tracked run: the order of documents of equal score."""
@@ -74,10 +68,9 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
 
     Returns:
         splits (split -> queries, ranked, empty_slots) as of a search, and read: {"run": counts}. Counts are rows and
-        queries of the file, longest (rows of its longest list), tied (rows that share their score with another of
-        their query), left_out_queries (not judged in the split), unread_queries (judged, but the collection lacks their
-        texts), unknown_documents (neither in the collection nor judged), unknown_rows (with these) and copies (rows
-        that are the query itself); copies_left_out, whether these were removed; and the rule of ties.
+        queries of the file, longest (rows of its longest list), left_out_queries (not judged in the split, or without a
+        text in the collection), unknown_documents (neither in the collection nor judged) and copies (rows that are the
+        query itself); copies_left_out, whether these were removed; and the rule of ties.
 
     Raises:
         UserError: for a bad line, a run of another split, or a run of which the collection has no document.
@@ -87,23 +80,23 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     listed = pc.unique(run["query_id"])
     queries = _own_queries(config, corpus, set(listed.to_pylist()))
     documents = pc.unique(run["doc_id"])
-    lacking = documents.filter(pc.invert(_is_known(corpus, documents)))
+    judged = pc.is_in(documents, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False)
+    lacking = documents.filter(pa.array(~(judged | are_passages(corpus.place, documents))))
     if len(lacking) == len(documents):
-        raise _other_documents(config, corpus, str(documents[0]))
+        raise UserError(
+            f"{config.file}: none of its documents, such as {documents[0].as_py()!r}, is in {corpus.result['name']}; "
+            "name the collection that the run was made on, as --corpus beir:FOLDER"
+        )
     taken = run.filter(pc.is_in(run["query_id"], value_set=pa.array(sorted(queries), pa.string())))
     without_copies, copies = without_self(taken, read_self_matches(corpus))
     taken = without_copies if config.leave_out_copies else taken
-    unread = set(listed.to_pylist()) & _unread_queries(corpus) - queries
     rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
     counts = {
         "rows": len(run),
         "queries": len(listed),
         "longest": int(run["rank"].to_numpy().max()),
-        "tied": _count_tied(run),
-        "left_out_queries": len(listed) - len(queries) - len(unread),
-        "unread_queries": len(unread),
+        "left_out_queries": len(listed) - len(queries),
         "unknown_documents": len(lacking),
-        "unknown_rows": int(pc.sum(pc.is_in(run["doc_id"], value_set=lacking)).as_py() or 0),
         "copies": copies,
         "copies_left_out": config.leave_out_copies,
         "ties": config.ties,
@@ -122,23 +115,16 @@ def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> s
     judged = _queries_by_split(corpus)
     if config.split not in judged:
         raise unknown(f"split of {corpus.result['name']}", config.split, judged)
-    common = listed & judged[config.split]
-    shares = {name: len(listed & queries) / len(queries) for name, queries in judged.items() if not is_slice(name)}
-    shares[config.split] = share = len(common) / len(judged[config.split])
-    best = max(shares, key=lambda name: shares[name])
-    if share >= ENOUGH or (common and shares[best] == share):
-        return common
-    name = corpus.result["name"]
-    said = (
-        f"{config.file}: of its {len(listed):,} queries, {len(common):,} are among the "
-        f"{len(judged[config.split]):,} judged queries of {name} {config.split}"
-    )
-    if shares[best] > share:
-        many, every = len(listed & judged[best]), len(judged[best])
-        raise UserError(f"{said}, and {many:,} among the {every:,} of {best}: --split {best} (in Python: {best!r})")
+    common = {name: listed & queries for name, queries in judged.items() if name == config.split or not is_slice(name)}
+    shares = {name: len(queries) / len(judged[name]) for name, queries in common.items()}
+    own, share = common[config.split], shares[config.split]
+    if share >= ENOUGH or (own and share == max(shares.values())):
+        return own
+    found = ", ".join(f"{len(queries):,} of the {len(judged[name]):,} of {name}" for name, queries in common.items())
     raise UserError(
-        f"{said}. It has {min(listed)!r}, the split {min(judged[config.split])!r}; name the collection that the "
-        "run was made on, as --corpus beir:FOLDER"
+        f"{config.file}: it has other queries than {config.split}: of the judged queries of {corpus.result['name']}, "
+        f"{found}; name the split that it ranks, with --split (in Python: split=), or the collection that it was made "
+        "on, as --corpus beir:FOLDER"
     )
 
 
@@ -150,37 +136,3 @@ def _queries_by_split(corpus: Artifact) -> dict[str, set[str]]:
             queries = table.filter(pc.equal(table["split"], split))["query_id"]
             by_split.setdefault(split, set()).update(pc.unique(queries).to_pylist())
     return by_split
-
-
-def _unread_queries(corpus: Artifact) -> set[str]:
-    """Ids of queries that are judged in the collection's files and lack a text there, so that they were not read."""
-    if QUARANTINE not in corpus.place.names():
-        return set()
-    entries = map(json.loads, (corpus.place / QUARANTINE).read().splitlines())
-    return {entry["text"].split("\t")[0] for entry in entries if entry["kind"] == UNKNOWN_ID}
-
-
-def _is_known(corpus: Artifact, doc_ids: pa.Array) -> pa.Array:
-    """For each of these documents, whether the collection has or judges it; one file of ids is in memory at a time."""
-    is_known = pc.is_in(doc_ids, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False).copy()
-    docs = corpus.place / "docs"
-    for name in docs.names():
-        ids = read_table(docs / name, ["doc_id"])["doc_id"]
-        is_known |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
-    return pa.array(is_known)
-
-
-def _other_documents(config: RunFileConfig, corpus: Artifact, example: str) -> UserError:
-    docs = corpus.place / "docs"
-    doc_id = read_table(docs / next(iter(docs.names())), ["doc_id"])["doc_id"][0].as_py()
-    return UserError(
-        f"{config.file}: none of its documents is in {corpus.result['name']}: the run has {example!r}, the collection "
-        f"{doc_id!r}; name the collection that the run was made on, as --corpus beir:FOLDER"
-    )
-
-
-def _count_tied(found: pa.Table) -> int:
-    """Rows of a ranked list that have the score of a neighbour of the same query."""
-    score, rank = found["score"].to_numpy(), found["rank"].to_numpy()
-    same = (score[1:] == score[:-1]) & (rank[1:] > 1)
-    return int((np.append(same, False) | np.append(False, same)).sum())

@@ -31,18 +31,17 @@ from midmask.retrieve.index import IndexFields, measure_recall, open_index
 from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import HybridShard, LexicalShard
 from midmask.retrieve.sparse import stacked
-from midmask.retrieve.units import UnitSearch, read_seconds, search_alone
-from midmask.retrieve.views import Views, read_views, stored_size
+from midmask.retrieve.units import UnitSearch, read_found, search_alone
+from midmask.retrieve.views import read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
 
 ALL = "all"
 
-NO_DENSE_VIEW = "no dense vectors are searched; leave it at Flat"
+NOT_DENSE_ALONE = "an approximate index is of dense vectors that are searched alone; leave it at Flat"
 """Why an approximate index is of no use, and what to set."""
 
 
@@ -84,13 +83,11 @@ def _read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.Chunked
     Args:
         lists: a ranked list in Parquet.
     """
-    within = [("query_id", ">=", min(query_ids)), ("query_id", "<=", max(query_ids))]
-    found = read_table(lists, ["query_id", "doc_id"], filters=within)
+    found = ranked.read_queries(lists, query_ids, ["query_id", "doc_id"])
     query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
     large = pa.large_string()  # ids may take more than 2 GiB
     row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
-    kept = pc.and_(pc.is_valid(query_N), pc.is_valid(row_N))
-    query_N, row_N = (column.filter(kept).to_numpy().astype(np.int64) for column in (query_N, row_N))
+    query_N, row_N = (column.filter(pc.is_valid(row_N)).to_numpy().astype(np.int64) for column in (query_N, row_N))
     order = np.lexsort((row_N, query_N))
     edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
     return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
@@ -112,42 +109,6 @@ class SearchConfig(IndexFields):
     )
     actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
-
-
-def _check_inputs(config: SearchConfig, inputs: Mapping[str, Artifact], views: Sequence[str]) -> None:
-    """Checks that the inputs of a search belong together, and that its settings have a meaning for them.
-
-    Args:
-        views: that are scored.
-
-    Raises:
-        UserError: naming the setting, or the two artifacts.
-    """
-    typed = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
-    terms = ", ".join(f"{name} = {count}" for name, count in typed.items() if count is not None)
-    if terms and "lexical" not in views:
-        raise UserError(f"{terms}: no lexical view is searched; leave it at none")
-    if any((name in inputs) == config.is_exact for name in ("index", "exact")):
-        raise UserError(
-            f"index = {config.index}: it is built by the step `index`, an input of this one, as is `exact`, the search "
-            "that its recall is measured against"
-        )
-    if not config.is_exact and "dense" not in views:
-        raise UserError(f"index = {config.index}: {NO_DENSE_VIEW}")
-    if "candidates" in inputs and "late" not in views:
-        raise UserError("candidates: all passages are scored by dense and lexical vectors; leave the input out")
-    passages, queries = inputs["passages"], inputs["queries"]
-    if passages.result["model"] != queries.result["model"]:
-        raise UserError(
-            f"the index {passages.place} was made by the encoder {passages.result['model']}, the queries "
-            f"{queries.place} by {queries.result['model']}; encode both with one model"
-        )
-    for artifact in (passages, queries):
-        if artifact.result["tokens"] != inputs["tokens"].fingerprint:
-            raise UserError(
-                f"{artifact.place} was encoded from the tokens {artifact.result['tokens']}, not from "
-                f"{inputs['tokens'].place} ({inputs['tokens'].fingerprint}); encode these"
-            )
 
 
 def open_shard(
@@ -180,7 +141,7 @@ def open_shard(
     if "dense" not in views:
         return LexicalShard(rows, doc_ids, first=first, threads=threads)
     vectors = [part.vectors_ND for part in parts]
-    return HybridShard(vectors, rows, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
+    return HybridShard(vectors, rows, doc_ids, first=first, threads=threads)
 
 
 def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
@@ -204,15 +165,20 @@ class Search(UnitSearch):
         """The number of query blocks.
 
         Raises:
-            UserError: if passages and queries do not come from one encoder and the given tokens.
+            UserError: for a setting that has no meaning for these vectors.
         """
-        _check_inputs(self.config, self.inputs, self.views)
-        self._check_width()
+        config = self.config
+        typed = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
+        terms = ", ".join(f"{name} = {count}" for name, count in typed.items() if count is not None)
+        if terms and "lexical" not in self.views:
+            raise UserError(f"{terms}: no lexical view is searched; leave it at none")
+        if not config.is_exact and list(self.views) != ["dense"]:
+            raise UserError(f"index = {config.index}: {NOT_DENSE_ALONE}")
+        if config.width is not None:
+            self._check_width(config.width)
         return len(self.query_blocks)
 
-    def _check_width(self) -> None:
-        if (width := self.config.width) is None:
-            return
+    def _check_width(self, width: int) -> None:
         if "dense" not in self.views or not self.config.is_exact:
             raise UserError(f"width = {width}: it is of an exact search by a dense view; leave it at none")
         vectors_ND = read_views(self.inputs["passages"].place, self.blocks[0].name, ("dense",)).vectors_ND
@@ -271,24 +237,25 @@ class Search(UnitSearch):
     def prepare(self, shard: Shard, number: int) -> Callable[[], Neighbours]:
         queries = read_views(self.inputs["queries"].place, self.query_blocks[number].name, self.views)
         candidates = self._candidates(number, shard)
-        return lambda: shard.search(self._narrowed(queries), self.config.depth, candidates)
+        terms, width = self.config.query_terms, self.config.width
+        counted = queries.pruned(terms).narrowed(width, normalise=self.normalised)
+        return lambda: shard.search(counted, self.config.depth, candidates)
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
         """The counts, the bytes a passage that were searched, and the recall of an index."""
-        place = self.out / "ranked" / f"{self.split}.parquet"
-        rows = ranked.write(place, self.merged(shards, searched, self.config.depth))
+        place, rows = self.write_ranked(shards, searched)
         seconds = self._query_seconds(shards)
         (self.out / "partial").delete()
         queries, passages = (self.inputs[name].result["rows"] for name in ("queries", "passages"))
         slots = queries * min(self.config.depth, passages)
         if empty := slots - rows:
-            log.warning("%d of %d result slots of %s are empty: %s", empty, slots, self.split, self._shortage)
+            log.warning("%d of %d result slots of %s are empty: fewer passages were found", empty, slots, self.split)
         return {
             "passages": passages,
             "source": f"{'hybrid' if len(self.views) > 1 else self.views[0]}-{self.inputs['passages'].result['model']}",
             "splits": {self.split: {"queries": queries, "ranked": rows, "empty_slots": empty}},
             "query_seconds": round(seconds, 6),
-            "read": {side: _read_to(self.inputs[side]) for side in ("passages", "queries")},
+            "read": {side: self._read_to(side) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
             **({} if self.config.is_exact else {"recall": self._recall(place)}),
             "seconds": round(time.perf_counter() - self.started, 3),
@@ -298,16 +265,10 @@ class Search(UnitSearch):
         """Against the exact search of a sample of the queries."""
         return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
-    @property
-    def _shortage(self) -> str:
-        """Why a query may have fewer results than were asked for."""
-        if "candidates" in self.inputs:
-            return "some queries have fewer candidates than were asked for"
-        return f"index {self.config.index} found fewer passages than were asked for; raise nprobe or ef_search"
-
-    def _narrowed(self, queries: Views) -> Views:
-        """Queries as far as their views count."""
-        return queries.pruned(self.config.query_terms).narrowed(self.config.width, normalise=self.normalised)
+    def _read_to(self, side: str) -> dict[str, Any]:
+        """The length to which passages or queries were read."""
+        encoded = self.inputs[side].result
+        return {name: encoded[name] for name in ("length", "cut_share", "titles") if name in encoded}
 
     def _candidates(self, number: int, shard: Shard) -> list[Ints] | None:
         """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""
@@ -322,7 +283,7 @@ class Search(UnitSearch):
         opening an index counts.
         """
         blocks = range(len(self.query_blocks))
-        return sum(max(read_seconds(self.partial(shard, block)) for shard in shards) for block in blocks)
+        return sum(max(read_found(self.partial(shard, block))[2] for shard in shards) for block in blocks)
 
     def _count_bytes(self) -> int:
         """Bytes of the passages' files that are searched (these views, so many words of each), and of an index."""
@@ -333,17 +294,8 @@ class Search(UnitSearch):
         return stored + (0 if config.is_exact else int(self.inputs["index"].result["bytes"]))
 
 
-def _read_to(encoded: Artifact) -> dict[str, Any]:
-    """The length to which the texts of an encoding were read."""
-    return {name: encoded.result[name] for name in ("length", "cut_share", "titles") if name in encoded.result}
-
-
 def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The one-process step: the whole corpus as one shard. Writes `ranked/SPLIT.parquet`.
-
-    Raises:
-        UserError: for encodings that do not belong together, or an unknown index.
-    """
+    """The one-process step: the whole corpus as one shard. Writes `ranked/SPLIT.parquet`."""
     return search_alone(Search(config, inputs, out))
 
 

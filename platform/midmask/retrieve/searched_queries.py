@@ -16,6 +16,7 @@ from midmask.core.randomness import fixed_sample
 from midmask.corpora.checked_rows import pair_texts
 from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES, SELF_MATCHES
 from midmask.errors import UserError, known_names
+from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
@@ -48,6 +49,14 @@ def judged_queries(
     return sorted(fixed_sample(names, limit))
 
 
+def select_queries(
+    queries: pa.Table, corpus: Artifact, split: str, *, judged: Literal["any", "relevant"], limit: int | None
+) -> pa.Table:
+    """The rows (query_id, …) of the queries that `judged_queries` names, by query id."""
+    wanted = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
+    return queries.filter(pc.is_in(queries["query_id"], value_set=wanted)).sort_by("query_id")
+
+
 def read_qrels(corpus: Artifact) -> pa.Table:
     """All judgements (split, query_id, doc_id, grade), those of passages that the collection lacks included."""
     return read_table(corpus.place / "qrels.parquet")
@@ -73,6 +82,15 @@ def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(judged["doc_id"], value_set=missing["doc_id"])
 
 
+def are_passages(corpus: Place, doc_ids: pa.Array) -> NDArray[np.bool_]:
+    """For each of these ids, whether it is a passage's; one file of ids is in memory at a time."""
+    found = np.zeros(len(doc_ids), bool)
+    for name in (corpus / "docs").names():
+        ids = read_table(corpus / "docs" / name, ["doc_id"])["doc_id"]
+        found |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
+    return found
+
+
 def read_answers(corpus: Artifact) -> pa.Table:
     """Answer strings (split, query_id, answers) of a corpus; most have none."""
     return _read_if_there(corpus.place, "answers.parquet", ANSWERS)
@@ -87,12 +105,12 @@ def _read_if_there(corpus: Place, file: str, schema: pa.Schema) -> pa.Table:
     return read_table(corpus / file) if file in corpus.names() else schema.empty_table()
 
 
-def excluded_pairs(ranked: Artifact, corpus: Artifact) -> pa.Table:
+def excluded_pairs(source: Artifact, corpus: Artifact) -> pa.Table:
     """The pairs that an evaluation leaves out of a ranked list: none of a list from a run file, which is measured as it
     is; `retrieve.run_file` has removed them if that was asked for.
     """
     pairs = read_self_matches(corpus)
-    return pairs.slice(0, 0) if "run" in ranked.result.get("read", {}) else pairs
+    return pairs.slice(0, 0) if "run" in source.result.get("read", {}) else pairs
 
 
 def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
@@ -104,19 +122,10 @@ def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     return mask
 
 
-def without_self(ranked: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
+def without_self(found: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
     """A ranked list (`ranked.SCHEMA`) without the pairs, and how many it held; ranks close up, from 1 on.
 
     A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
     """
-    keep = ~is_self(ranked, pairs)
-    if keep.all() and depth is None:
-        return ranked, 0
-    # A row moves up by the number of left-out rows of its own query before it.
-    lost = np.cumsum(~keep)
-    rank = ranked["rank"].to_numpy()
-    first = np.arange(len(rank)) - (rank - 1)
-    rank = rank - (lost - np.where(first > 0, lost[first - 1], 0))
-    chosen = keep if depth is None else keep & (rank <= depth)
-    closed = ranked.set_column(ranked.column_names.index("rank"), "rank", pa.array(rank, pa.int32()))
-    return closed.filter(pa.array(chosen)), int((~keep).sum())
+    keep = ~is_self(found, pairs)
+    return ranked.with_ranks(found.filter(pa.array(keep)).drop_columns("rank"), depth), int((~keep).sum())

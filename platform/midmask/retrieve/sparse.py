@@ -15,7 +15,7 @@ ceil(log2 V) bits of index each. The file, all little-endian:
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,7 @@ if TYPE_CHECKING:
 def top_rows(weights_NV: Floats, k: int | None) -> "csr_array":
     """The k largest weights of each row (by value, not by magnitude), less zeros; of equal ones at the cut, those
     of smaller terms stay. k none: all that are not zero.
-
-    Raises:
-        UserError: naming the row, if a weight is NaN or infinite.
     """
-    finite = np.isfinite(weights_NV)
-    if not finite.all():
-        row, term = (int(at[0]) for at in np.nonzero(~finite))
-        raise UserError(
-            f"lexical weights, row {row}: the weight of term {term} is {weights_NV[row, term]}; the encoder that made "
-            "them is broken, look at the losses of its training"
-        )
     kept_NV = weights_NV != 0
     if k is not None and k < weights_NV.shape[1]:
         kept_NV &= _mark_largest(weights_NV, k)
@@ -98,57 +88,36 @@ PACKED_AT_ONCE = 1 << 16
 """Numbers spread to bits at once, 32 bytes each; a multiple of 8, so that every part ends with a whole byte."""
 
 
-def write_rows(stream: BinaryIO, rows: "csr_array") -> None:
-    """Writes rows to a stream; equal rows give equal bytes."""
+def pack_rows(rows: "csr_array") -> bytes:
+    """The file of some rows; equal rows give equal bytes."""
     lengths, (count, width) = np.diff(rows.indptr), rows.shape
     shortest = int(lengths.min()) if count else 0
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()
     packed = _pack(rows.indices, _term_bits(width)) + _pack(lengths - shortest, length_bits)
     body = rows.data.astype("<f4").tobytes() + packed
     counts = (count, rows.nnz, width, shortest, length_bits)
-    stream.write(HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body)
+    return HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body
 
 
-def read_rows(stream: BinaryIO) -> "csr_array":
-    """The rows of a file that `write_rows` wrote.
+def unpack_rows(file: bytes) -> "csr_array":
+    """The rows of a file that `pack_rows` made.
 
     Raises:
-        UserError: if it is no such file, of another version, cut short, or changed.
+        UserError: if it is no such file, or changed.
     """
-    header = stream.read(HEADER.size)
-    if header[: len(MAGIC)] != MAGIC or len(header) < HEADER.size:
-        raise UserError(f"no file of lexical views: it begins with {header[:16]!r} instead of {MAGIC!r}")
-    _, version, count, entries, width, shortest, length_bits, checksum = HEADER.unpack(header)
-    if version != VERSION:
-        raise UserError(f"lexical views of version {version}; this midmask reads version {VERSION}: encode again")
-    term_bits = _term_bits(width)
-    sizes = [4 * entries, _bytes(entries, term_bits), _bytes(count, length_bits)]
-    body = stream.read()
-    if len(body) != sum(sizes):
-        raise UserError(
-            f"lexical views of {len(body)} bytes instead of {sum(sizes)}: cut short or joined; encode again"
-        )
+    header, body = file[: HEADER.size], file[HEADER.size :]
+    if len(header) < HEADER.size or HEADER.unpack(header)[:2] != (MAGIC, VERSION):
+        raise UserError(f"no file of lexical views of version {VERSION}: it begins with {header[:20]!r}; encode again")
+    *_, count, entries, width, shortest, length_bits, checksum = HEADER.unpack(header)
     if zlib.crc32(body) != checksum:
-        raise UserError("lexical views whose checksum is wrong: the file was changed; encode again")
+        raise UserError("lexical views whose checksum is wrong: the file was cut short or changed; encode again")
+    term_bits = _term_bits(width)
+    sizes = [4 * entries, _bytes(entries, term_bits)]
     lengths = shortest + _unpack(body[sizes[0] + sizes[1] :], count, length_bits)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     terms = _unpack(body[sizes[0] : sizes[0] + sizes[1]], entries, term_bits)
     weights = np.frombuffer(body[: sizes[0]], dtype="<f4").astype(np.float32)
     return _as_rows(weights, terms, offsets, width)
-
-
-def read_lengths(stream: BinaryIO) -> tuple[NDArray[np.int64], int]:
-    """How many entries each row of such a file has, and the width, without reading the entries."""
-    _, _, count, entries, width, shortest, length_bits, _ = HEADER.unpack(stream.read(HEADER.size))
-    stream.seek(HEADER.size + 4 * entries + _bytes(entries, _term_bits(width)))
-    return shortest + _unpack(stream.read(), count, length_bits), width
-
-
-def packed_size(lengths: NDArray[np.int64], width: int) -> int:
-    """Bytes that `write_rows` takes for rows of these lengths."""
-    entries = int(lengths.sum())
-    varied = int(lengths.max() - lengths.min()).bit_length() if len(lengths) else 0
-    return HEADER.size + 4 * entries + _bytes(entries, _term_bits(width)) + _bytes(len(lengths), varied)
 
 
 def _term_bits(width: int) -> int:

@@ -28,11 +28,11 @@ from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
 from midmask.encoders.precision import Precision, autocast_type
 from midmask.encoders.reading import read_base_model
-from midmask.encoders.representation import Pooling, Representation, Side, TextVectors, TokenVectors
+from midmask.encoders.representation import Pooling, Representation, Side, TextVectors
 from midmask.errors import UserError
 from midmask.masking.words import one_thread
 from midmask.retrieve.sparse import top_rows
-from midmask.retrieve.views import CodedTokens, Views
+from midmask.retrieve.views import CodedTokens, Views, starts_of
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import encoder, prompt_tokens
@@ -195,7 +195,7 @@ class Encoding:
 
 
 class NotFinite(ValueError):
-    """Some rows have views that are not finite. `rows`: which ones, ascending."""
+    """Some rows of a batch have views that are not finite. `rows`: which ones."""
 
     def __init__(self, rows: Ints) -> None:
         super().__init__(f"the views of {len(rows)} rows are not finite")
@@ -211,15 +211,11 @@ def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encodi
     rows = [_truncate(row, encoding.max_length) for row in rows]
     batches = length_batches(np.array([len(row) for row in rows], dtype=np.int64), encoding.batch_tokens)
 
-    def run(batch: Ints) -> tuple[Views, NDArray[np.bool_]]:
-        return _encode_batch(encoder, [rows[row] for row in batch], encoding)
+    def run(batch: Ints) -> Views:
+        return _encode_batch(encoder, rows, batch, encoding)
 
     results = run_batches(run, batches, encoding.threads if encoding.device == "cpu" and encoder.shared else 1)
-    order = np.argsort(np.concatenate(batches), kind="stable")
-    finite_N = np.concatenate([finite for _, finite in results])[order]
-    if not finite_N.all():
-        raise NotFinite(np.flatnonzero(~finite_N))
-    return Views.concat([views for views, _ in results]).take(order)
+    return Views.concat(results).take(np.argsort(np.concatenate(batches), kind="stable"))
 
 
 def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
@@ -228,35 +224,28 @@ def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
     return np.append(row[: max_length - 1], row[-1])
 
 
-def _encode_batch(encoder: Encoder, rows: list[NDArray[Any]], encoding: Encoding) -> tuple[Views, NDArray[np.bool_]]:
-    """Views of some rows, and which of them are finite; of the others the lexical view is empty, and token vectors are
-    zeros.
-    """
-    lengths_B = np.array([len(row) for row in rows])
-    ids_BL = np.full((len(rows), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
-    ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate(rows)
+def _encode_batch(encoder: Encoder, rows: Sequence[NDArray[Any]], batch: Ints, encoding: Encoding) -> Views:
+    """Views of some rows; raises NotFinite for those that are not finite."""
+    lengths_B = np.array([len(rows[row]) for row in batch])
+    ids_BL = np.full((len(batch), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
+    ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate([rows[row] for row in batch])
     device = torch.device(encoding.device)
     bf16 = autocast_type(encoding.precision, device)
     with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
         views = encoder(*(torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B)))
-        if views.tokens is not None:
-            return _code_tokens(views.tokens)
-        finite_B = torch.stack([view.isfinite().all(1) for view in views.tensors()]).all(0)
-        lexical_BV = None if views.lexical_BV is None else views.lexical_BV.masked_fill(~finite_B[:, None], 0.0)
-    return (
-        Views(
-            None if views.dense_BD is None else views.dense_BD.float().cpu().numpy(),
-            None if lexical_BV is None else top_rows(lexical_BV.float().cpu().numpy(), encoding.terms),
-        ),
-        finite_B.cpu().numpy(),
+    arrays = [tensor.float().cpu().numpy() for tensor in views.tensors()]
+    finite_B = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
+    if views.tokens is not None:  # of its tokens until here
+        tokens_B = views.tokens.lengths_B.cpu().numpy()
+        finite_B = np.logical_and.reduceat(finite_B, starts_of(tokens_B))
+    if not finite_B.all():
+        raise NotFinite(batch[~finite_B])
+    if views.tokens is not None:
+        return Views(None, None, CodedTokens.code(arrays[0], tokens_B))
+    return Views(
+        None if views.dense_BD is None else arrays[0],
+        None if views.lexical_BV is None else top_rows(arrays[-1], encoding.terms),
     )
-
-
-def _code_tokens(tokens: TokenVectors) -> tuple[Views, NDArray[np.bool_]]:
-    vectors_TD, lengths_B = tokens.vectors_TD.float().cpu().numpy(), tokens.lengths_B.cpu().numpy()
-    finite_T = np.isfinite(vectors_TD).all(axis=1)
-    coded = CodedTokens.code(np.where(finite_T[:, None], vectors_TD, np.float32(0)), lengths_B)
-    return Views(None, None, coded), np.logical_and.reduceat(finite_T, coded.starts_N)
 
 
 @dataclass(frozen=True)
@@ -267,7 +256,6 @@ class TextEncoder:
     tokens: Artifact
     side: Side
     length: int | None = None  # tokens a row is cut to; none: as tokenised
-    terms: int | None = None  # words of a lexical view that are kept; none: as many as the model was trained for
     threads: int = 1
     precision: Precision = "fp32"
 
@@ -321,7 +309,7 @@ class TextEncoder:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoding(
             pad_id=self._vocabulary.pad_id,
-            terms=self.terms or self.representation.terms(self.side),
+            terms=self.representation.terms(self.side),
             max_length=self.length,
             batch_tokens=BATCH_TOKENS[device],
             device=device,

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midmask.core.arrays import Ints
+from midmask.core.arrays import Floats, Ints
+from midmask.retrieve import ranked
 from midmask.retrieve.best import Neighbours, in_order, places_of
 from midmask.retrieve.blocks import Block
 from midmask.store.place import Place
@@ -24,6 +25,7 @@ class UnitSearch(ABC):
     cuts.
     """
 
+    config: Any  # with a depth
     out: Place
 
     @abstractmethod
@@ -53,6 +55,10 @@ class UnitSearch(ABC):
 
     @property
     @abstractmethod
+    def split(self) -> str: ...
+
+    @property
+    @abstractmethod
     def query_blocks(self) -> list[Block]: ...
 
     @property
@@ -64,11 +70,15 @@ class UnitSearch(ABC):
         """The results of a unit; named by what the shard has, since a resumed run may cut other shards."""
         return self.out / "partial" / f"{shard.start:05d}-{shard.stop:05d}.{number:05d}.npz"
 
-    def merged(self, shards: Sequence[range], searched: Iterable[int], depth: int) -> Iterator[pa.Table]:
-        """The ranked list, one query block after the other."""
+    def write_ranked(self, shards: Sequence[range], searched: Iterable[int]) -> tuple[Place, int]:
+        """Writes the ranked list, one query block after the other; returns the file and its number of rows."""
+        place = self.out / "ranked" / f"{self.split}.parquet"
+        return place, ranked.write(place, self._merged(shards, searched))
+
+    def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         for number in searched:
-            parts = [read_found(self.partial(shard, number)) for shard in shards]
-            results = merge(parts, self._places_N, depth)
+            parts = [read_found(self.partial(shard, number))[:2] for shard in shards]
+            results = merge(parts, self._places_N, self.config.depth)
             yield as_table(results, self.query_blocks[number].read(["query_id"])["query_id"], self.doc_ids)
 
     @cached_property
@@ -117,15 +127,10 @@ def write_found(place: Place, found: Neighbours, seconds: float) -> None:
         np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
 
 
-def read_found(place: Place) -> Neighbours:
+def read_found(place: Place) -> tuple[Floats, Ints, float]:
+    """A shard's results for a block of queries, and the seconds of the search."""
     with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return arrays["scores"], arrays["rows"]
-
-
-def read_seconds(place: Place) -> float:
-    """Seconds that the search of a written block took."""
-    with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
-        return float(arrays["seconds"])
+        return arrays["scores"], arrays["rows"], float(arrays["seconds"])
 
 
 def merge(parts: Sequence[Neighbours], places_N: Ints, depth: int) -> Neighbours:

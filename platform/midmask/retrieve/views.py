@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Floats, Ints, Ints32
-from midmask.retrieve.sparse import heaviest, packed_size, read_lengths, read_rows, stacked, write_rows
+from midmask.retrieve.sparse import heaviest, pack_rows, stacked, unpack_rows
 from midmask.store.place import Place
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ class Views:
         if self.dense_ND is not None:
             (place / "dense" / f"{name}.npy").write_array(self.dense_ND)
         if self.lexical is not None:
-            with (place / "lexical" / f"{name}.rows").writing() as stream:
-                write_rows(stream, self.lexical)
+            (place / "lexical" / f"{name}.rows").write(pack_rows(self.lexical))
         if self.late is not None:
             self.late.write(place / "late", name)
 
@@ -187,8 +186,7 @@ def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
     dense_ND = load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None
     if "lexical" not in folders:
         return Views(dense_ND, None)
-    with (place / "lexical" / f"{name}.rows").reading() as stream:
-        return Views(dense_ND, read_rows(stream))
+    return Views(dense_ND, unpack_rows((place / "lexical" / f"{name}.rows").read()))
 
 
 def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None, width: int | None = None) -> int:
@@ -202,9 +200,6 @@ def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | No
         size = dense.size() if width is None else load_array(dense)[:, :width].nbytes
     if "lexical" not in folders:
         return size
-    lexical = place / "lexical" / f"{name}.rows"
     if terms is None:
-        return size + lexical.size()
-    with lexical.reading() as stream:
-        lengths, width = read_lengths(stream)
-    return size + packed_size(np.minimum(lengths, terms), width)
+        return size + (place / "lexical" / f"{name}.rows").size()
+    return size + len(pack_rows(read_views(place, name, ("lexical",)).pruned(terms).words))

@@ -4,7 +4,6 @@ Negatives alone would not do: a loss compares them with the positive, and publis
 has no score.
 """
 
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -24,10 +23,9 @@ from midmask.training.examples import TokenTable
 
 FOLDER = "candidates"
 COUNTS = "candidates.json"
-LISTS = ("negatives", "ranked")
 
 
-def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | None, queries: int) -> None:
+def write_candidates(inputs: Inputs, out: Place, *, split: str, queries: int) -> None:
     """Writes `candidates/00000.parquet` …, `queries` queries each: query_id, doc_id, relevant, and row, the passage's
     number in the corpus; by query, then document. Does nothing if it is done.
 
@@ -35,14 +33,13 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
         inputs: corpus, and any number of lists whose names begin with "negatives" (negatives.parquet) or "ranked" (of a
             search, of BM25 or from a file).
         split: whose relevant passages, and whose ranked lists.
-        depth: passages of each ranked list; none: all.
 
     Raises:
-        UserError: if there is nothing to score, or a list names a query or a passage that the corpus lacks.
+        UserError: if there is nothing to score.
     """
     if (out / COUNTS).exists():
         return
-    listed = _drop_repeated(pa.concat_tables([_PAIRS.empty_table(), *_read_lists(inputs, split, depth)]))
+    listed = _drop_repeated(pa.concat_tables([_PAIRS.empty_table(), *_read_lists(inputs, split)]))
     if not len(listed):
         raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
     relevant = relevant_passages(inputs["corpus"].place, split)
@@ -51,7 +48,7 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
     table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
     table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
     table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
-    table = table.append_column("row", pa.array(_find_rows(table, inputs["corpus"].place)))
+    table = table.append_column("row", pa.array(TokenTable(inputs["corpus"].place / "docs").rows_of(table["doc_id"])))
     for number, some in enumerate(by_query(table, queries)):
         write_table(some, out / FOLDER / f"{number:05d}.parquet")
     counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
@@ -61,18 +58,14 @@ def write_candidates(inputs: Inputs, out: Place, *, split: str, depth: int | Non
 _PAIRS = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 
 
-def _read_lists(inputs: Inputs, split: str, depth: int | None) -> Iterator[pa.Table]:
-    names = [name for name in sorted(inputs) if name.startswith(LISTS)]
-    if not names:
-        raise ValueError(f"score needs an input whose name begins with {' or '.join(LISTS)}")
-    for name in names:
+def _read_lists(inputs: Inputs, split: str) -> Iterator[pa.Table]:
+    for name in sorted(inputs):
         if name.startswith("negatives"):
-            table = read_table(inputs[name].place / "negatives.parquet")
-        else:
+            yield read_table(inputs[name].place / "negatives.parquet", _PAIRS.names)
+        elif name.startswith("ranked"):
             query_ids = judged_queries(inputs["corpus"], split, judged="relevant")
-            pieces = stretches(find_listed([inputs[name]]), None, query_ids, split, depth or sys.maxsize)
-            table = pa.concat_tables([_PAIRS.empty_table(), *(piece.select(_PAIRS.names) for piece, _ in pieces)])
-        yield table.select(_PAIRS.names)
+            for piece, _ in stretches(find_listed([inputs[name]]), None, query_ids, split):
+                yield piece.select(_PAIRS.names)
 
 
 def _drop_repeated(table: pa.Table) -> pa.Table:
@@ -86,22 +79,6 @@ def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
     begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
     for start, stop in pairwise([*np.flatnonzero(begins)[::queries].tolist(), len(table)]):
         yield table.slice(start, stop - start)
-
-
-def _find_rows(table: pa.Table, corpus: Place) -> NDArray[np.int64]:
-    """The number of each passage in the corpus."""
-    known = read_table(corpus / "queries.parquet")["query_id"].combine_chunks()
-    unknown = {"query": table["query_id"].filter(pc.invert(pc.is_in(table["query_id"], value_set=known)))}
-    rows = TokenTable(corpus / "docs").rows_of(table["doc_id"])
-    unknown["passage"] = table["doc_id"].filter(pa.array(rows < 0))
-    for kind, names in unknown.items():
-        if len(names):
-            first = ", ".join(repr(name) for name in pc.unique(names)[:5].to_pylist())
-            raise UserError(
-                f"score: {len(names)} candidates name a {kind} that {corpus} lacks, among them {first}; take lists "
-                "that were made of this corpus"
-            )
-    return rows
 
 
 def passage_texts(passages: StoredPassages, rows: NDArray[np.int64], *, titles: bool) -> list[str]:

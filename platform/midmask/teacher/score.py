@@ -2,8 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_table, write_table
 from midmask.teacher.candidates import COUNTS, FOLDER, by_query, passage_texts, write_candidates
 from midmask.text.tokens import encoder
-from midmask.training.pairs import cut_rows
 
 log = logging.getLogger(__name__)
 
@@ -42,28 +40,6 @@ BATCH_TOKENS = 4096
 PASSAGE_ROOM = 8
 """Tokens of a pair that a query must leave: special tokens, and a passage's first words."""
 
-SCORED = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("doc_id", pa.string()),
-        ("relevant", pa.bool_()),
-        ("score", pa.float32()),
-        ("passage_cut", pa.bool_()),
-        ("query_cut", pa.bool_()),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How much of a pair a teacher reads: see `score.ScoreConfig`. `threads` changes no result."""
-
-    query_length: int
-    passage_length: int | None
-    max_length: int | None
-    titles: bool
-    threads: int
-
 
 class Scorer:
     """A sequence-classification folder with its own tokenizer, and the texts of a corpus.
@@ -72,35 +48,31 @@ class Scorer:
         UserError: if the folder holds no teacher, or takes no pairs as long as asked for.
     """
 
-    def __init__(self, model: Place, corpus: Place, reading: Reading) -> None:
+    def __init__(self, model: Place, corpus: Place, config: "ScoreConfig") -> None:
         folder = model.local()
-        self._reading = reading
+        self._titles, self._threads = config.titles, config.threads
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._teacher = read_cross_encoder(folder, reading.max_length).to(self._device)
-        if self._teacher.max_length < reading.query_length + PASSAGE_ROOM:
+        self._teacher = read_cross_encoder(folder).to(self._device)
+        if self._teacher.max_length < config.query_length + PASSAGE_ROOM:
             raise UserError(
-                f"score: query_length = {reading.query_length}, but pairs have at most {self._teacher.max_length} "
+                f"score: query_length = {config.query_length}, but pairs have at most {self._teacher.max_length} "
                 f"tokens; set stages.*.teacher.query_length={self._teacher.max_length - PASSAGE_ROOM} or less"
             )
-        self._passage_length = min(reading.passage_length or self._teacher.max_length, self._teacher.max_length)
-        # A token more than is read tells whether a text is cut.
-        self._query_ids = encoder(folder, reading.query_length + 1)
-        self._passage_ids = encoder(folder, self._passage_length + 1)
+        passage_length = min(config.passage_length or self._teacher.max_length, self._teacher.max_length)
+        self._query_ids, self._passage_ids = encoder(folder, config.query_length), encoder(folder, passage_length)
         self._queries = read_table(corpus / "queries.parquet")
         self._passages = StoredPassages(corpus)
 
     def score(self, pairs: pa.Table) -> pa.Table:
-        """The pairs (query_id, doc_id, relevant, row) in their order, with their scores and what was cut (SCORED).
+        """The pairs (query_id, doc_id, relevant, row) in their order, with a column `score` in place of `row`.
 
         Raises:
             UserError: naming pairs whose score is not finite.
         """
         query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
-        whole_queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
-        whole_passages = _arrays(self._passage_ids(passage_texts(self._passages, rows, titles=self._reading.titles)))
-        queries = [cut_rows(ids, self._reading.query_length) for ids in whole_queries]
-        passages = [cut_rows(ids, self._passage_length) for ids in whole_passages]
+        queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
+        passages = _arrays(self._passage_ids(passage_texts(self._passages, rows, titles=self._titles)))
         template, longest = self._teacher.template, self._teacher.max_length
         joint = len(template.between) - len(template.first) - len(template.last)
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint
@@ -109,14 +81,11 @@ class Scorer:
             return self._score([queries[row] for row in query_of[batch]], [passages[row] for row in passage_of[batch]])
 
         batches = length_batches(np.minimum(uncut_N, longest), BATCH_TOKENS)
-        found = run_batches(run, batches, self._reading.threads if self._device == "cpu" else 1)
+        found = run_batches(run, batches, self._threads if self._device == "cpu" else 1)
         score_N = np.empty(len(pairs), np.float32)
         score_N[np.concatenate(batches)] = np.concatenate(found)
         _refuse_nan(score_N, pairs)
-        query_cut_N = (_lengths(whole_queries) > self._reading.query_length)[query_of]
-        passage_cut_N = (uncut_N > longest) | (_lengths(whole_passages) > self._passage_length)[passage_of]
-        columns = [pairs[name] for name in ("query_id", "doc_id", "relevant")]
-        return pa.table([*columns, score_N, passage_cut_N, query_cut_N], schema=SCORED)
+        return pairs.drop_columns("row").append_column("score", pa.array(score_N))
 
     def _texts(self, query_ids: list[str]) -> list[str]:
         places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())
@@ -154,24 +123,18 @@ def _refuse_nan(score_N: NDArray[np.float32], pairs: pa.Table) -> None:
         )
 
 
-SHOWN = 5
-"""Queries of scores.jsonl.gz whose texts are written out."""
-
-
 class ScoreConfig(Config):
     """The pairs to score, and how much of each the teacher reads."""
 
+    WITHDRAWN = (("depth", None), ("max_length", None))
+
     split: str = Field("train", description="whose relevant passages, and whose ranked lists, are scored")
-    depth: int | None = Field(None, ge=1, description="passages of a ranked list that are scored; none: all")
     titles: bool = Field(False, description="whether 'title text' is the passage, instead of the text alone")
     query_length: int = Field(
         32, ge=4, description="largest number of tokens of a query, special tokens included; the rest is cut"
     )
     passage_length: int | None = Field(
         None, ge=8, description="tokens of a passage, special tokens included; none: as many as the pair has room for"
-    )
-    max_length: int | None = Field(
-        None, ge=16, description="tokens of a pair, the rest of its passage is cut; none: as many as the teacher takes"
     )
     jsonl: bool = Field(False, description="also write scores.jsonl.gz")
     shard_queries: int = Field(256, ge=1, description="queries of a shard, the unit of resuming and of spreading")
@@ -184,12 +147,11 @@ def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:
             f"{inputs['teacher'].place} holds no teacher: model/config.json is missing; name a sequence-classification "
             "model folder, or train one with midmask teach"
         )
-    write_candidates(inputs, out, split=config.split, depth=config.depth, queries=config.shard_queries)
+    write_candidates(inputs, out, split=config.split, queries=config.shard_queries)
 
 
 def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    reading = Reading(config.query_length, config.passage_length, config.max_length, config.titles, config.threads)
-    scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, reading)
+    scorer = Scorer(inputs["teacher"].place / "model", inputs["corpus"].place, config)
 
     def write(name: str) -> None:
         table = scorer.score(read_table(out / FOLDER / name))
@@ -200,59 +162,28 @@ def _worker(config: ScoreConfig, inputs: Inputs, out: Place) -> Callable[[str], 
 
 
 def _finish(config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """Joins the shards' scores into one file, and counts.
+    """Joins the shards' scores into one file.
 
     Returns:
-        queries, pairs, positives, positives_unlisted (scored although in no list), passages_cut (pairs), queries_cut,
-        positive_first_share (of the queries with a relevant passage, those where one of these has the highest score).
+        queries, pairs, positives, positives_unlisted (scored although in no list).
     """
     table = pa.concat_tables([read_table(out / "scores" / name) for name in (out / "scores").names()])
-    write_table(table.select(["query_id", "doc_id", "score"]), out / "scores.parquet")
+    write_table(table.select(SCORES.names), out / "scores.parquet")
     if config.jsonl:
-        _write_jsonl(table, config, inputs, out)
-    queries_cut = len(pc.unique(table.filter(table["query_cut"])["query_id"]))
-    if queries_cut:
-        log.warning("%d queries are cut to %d tokens before they are scored", queries_cut, config.query_length)
-    return {
-        **(out / COUNTS).read_json(),
-        "passages_cut": int(pc.sum(table["passage_cut"]).as_py()),
-        "queries_cut": queries_cut,
-        "positive_first_share": _share_of_positives_first(table),
-    }
+        _write_jsonl(table, out / "scores.jsonl.gz")
+    return dict((out / COUNTS).read_json())
 
 
-def _share_of_positives_first(table: pa.Table) -> float | None:
-    best = table.group_by("query_id").aggregate([("score", "max")])
-    positive = table.filter(table["relevant"]).group_by("query_id").aggregate([("score", "max")])
-    both = positive.rename_columns(["query_id", "positive"]).join(best, "query_id")
-    is_first = both["positive"].to_numpy() == both["score_max"].to_numpy()
-    return round(float(np.mean(is_first)), 4) if len(is_first) else None
-
-
-def _write_jsonl(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> None:
-    with write_lines(out / "scores.jsonl.gz") as stream:
-        for line in _jsonl_lines(table, config, inputs, out):
-            stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-
-
-def _jsonl_lines(table: pa.Table, config: ScoreConfig, inputs: Inputs, out: Place) -> Iterator[dict[str, Any]]:
+def _write_jsonl(table: pa.Table, place: Place) -> None:
+    """A line for each query: {"query_id", "corpus_id": [ids], "score": [numbers], "relevant": [booleans]}; best
+    passages first.
+    """
     order = [("query_id", "ascending"), ("score", "descending"), ("doc_id", "ascending")]
-    for number, rows in enumerate(by_query(table.sort_by(order))):
-        line = {"query_id": rows["query_id"][0].as_py(), "corpus_id": rows["doc_id"].to_pylist()}
-        line |= {name: rows[name].to_pylist() for name in ("score", "relevant")}
-        yield {**line, **_texts_of(line, config, inputs, out)} if number < SHOWN else line
-
-
-def _texts_of(line: dict[str, Any], config: ScoreConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
-    """The query and the passages of a line, in its order."""
-    corpus = inputs["corpus"].place
-    queries = read_table(corpus / "queries.parquet")
-    query = queries["text"][pc.index(queries["query_id"], line["query_id"]).as_py()].as_py()
-    candidates = pa.concat_tables([read_table(out / FOLDER / name) for name in (out / FOLDER).names()[:SHOWN]])
-    row_of = dict(zip(candidates["doc_id"].to_pylist(), candidates["row"].to_pylist(), strict=True))
-    rows, place = np.unique([row_of[doc_id] for doc_id in line["corpus_id"]], return_inverse=True)
-    texts = passage_texts(StoredPassages(corpus), rows, titles=config.titles)
-    return {"query": query, "texts": [texts[number] for number in place]}
+    with write_lines(place) as stream:
+        for rows in by_query(table.sort_by(order)):
+            line = {"query_id": rows["query_id"][0].as_py(), "corpus_id": rows["doc_id"].to_pylist()}
+            line |= {name: rows[name].to_pylist() for name in ("score", "relevant")}
+            stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
 SCORE = Sharded(folder="scores", over=FOLDER, begin=_begin, worker=_worker, finish=_finish, stays=lambda config: True)

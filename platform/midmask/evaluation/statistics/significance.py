@@ -1,28 +1,23 @@
 """Whether systems differ on the same queries: paired tests, corrections for a family of them, the result in words.
 
 Values are paired by query. A system may bring several seeds: its value of a query is then the mean over them, so that
-the query stays the unit of the test. Sweeps also give how much seeds alone move a mean. Argument names (`baseline`,
-`test`, `correction`) and their values are those of PyTerrier's `Experiment`, which are those of statsmodels'
-`multipletests`; as there, the family that a correction looks at is one measure's tests.
+the query stays the unit of the test. Sweeps also give how much seeds alone move a mean. The test is the paired t-test;
+the family that a correction looks at is one measure's tests.
 
 The SIGIR'23 benchmark of middle training compares all systems by paired t-test with Bonferroni at 0.05:
 `compare(tables, measure="RR@10", correction="bonferroni")`.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-from scipy import stats
 
-from midmask.core.arrays import Doubles
-from midmask.core.randomness import numpy_stream
 from midmask.errors import unknown
-from midmask.evaluation.measures import of_queries
 from midmask.evaluation.statistics.intervals import (
     ALPHA,
     SeedSample,
@@ -32,106 +27,31 @@ from midmask.evaluation.statistics.intervals import (
     deviation,
     read_sample,
     standard_error,
-    tables_of,
 )
 
-Test = Literal["t", "wilcoxon", "permutation"]
-Correction = Literal["bonferroni", "holm", "holm-sidak", "hs", "fdr_bh"]
+Correction = Literal["bonferroni", "holm"]
 ComparisonOutcome = Literal["better", "worse", "equal", "undecided"]
 """Of a test; equal: not significant, undecided: of too few queries to conclude from."""
-
-RESAMPLES = 9_999
-"""Sign patterns drawn where there are too many to enumerate; the smallest p is then 1e-4."""
-
-
-def paired_p(difference: Doubles, test: Test, *, seed: int = 0) -> float:
-    """Two-sided p of "the paired differences are centred on 0".
-
-    t: paired t-test. wilcoxon: signed-rank test, zeros left out. permutation: sign-flip test of the mean, exact for few
-    queries, else from `RESAMPLES` patterns drawn with the seed. Differences that are all zero, or a single query, give
-    1.
-
-    Raises:
-        UserError: for an unknown test.
-    """
-    if test not in get_args(Test):
-        raise unknown("test", test, get_args(Test))
-    if len(difference) < 2 or not difference.any():
-        return 1.0
-    if test == "t":
-        return standard_error([Variance.of_mean(difference)]).p(float(difference.mean()))
-    if test == "wilcoxon":
-        return float(stats.wilcoxon(difference).pvalue)
-    # The sign of 0 is nothing to permute: without the zeros, half of them with RR@10, the distribution is the same.
-    difference = difference[difference != 0]
-    if len(difference) < 2:  # scipy asks for two values; of one, either sign is as far from 0
-        return 1.0
-    result = stats.permutation_test(
-        (difference,),
-        lambda values, axis: np.mean(values, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=max(1, (1 << 22) // len(difference)),
-        rng=numpy_stream(seed),
-    )
-    return float(result.pvalue)
-
-
-def _step_down(p_values: Doubles, adjusted: Callable[[Doubles, Doubles], Doubles]) -> Doubles:
-    """Each p adjusted for the tests not yet rejected when its turn comes, smallest first, and never below those
-    before."""
-    order = np.argsort(p_values, kind="stable")
-    remaining = np.arange(len(p_values), 0, -1, dtype=np.float64)
-    corrected = np.empty_like(p_values)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(adjusted(p_values[order], remaining)))
-    return corrected
-
-
-def _holm_sidak(p_values: Doubles) -> Doubles:
-    # 1 - (1 - p)^m, without losing a small p to rounding.
-    with np.errstate(divide="ignore"):
-        return _step_down(p_values, lambda p, remaining: -np.expm1(remaining * np.log1p(-p)))
-
-
-CORRECTIONS: Mapping[Correction, Callable[[Doubles], Doubles]] = {
-    "bonferroni": lambda p: np.minimum(1.0, len(p) * p),
-    "holm": lambda p: _step_down(p, lambda each, remaining: each * remaining),
-    "holm-sidak": _holm_sidak,
-    "hs": _holm_sidak,
-    "fdr_bh": stats.false_discovery_control,
-}
 
 
 def correct(p_values: Sequence[float], correction: Correction | None) -> list[float]:
     """Corrected p values of a family of tests, to be compared with the same alpha as that of one test.
 
-    bonferroni: times the number of tests. holm (1979): times the number not yet rejected. holm-sidak (or hs): likewise,
-    exact for independent tests. fdr_bh (Benjamini and Hochberg 1995): bounds the expected share of false discoveries
-    instead of the probability of any. None: as they are.
+    bonferroni: times the number of tests. holm (1979): times the number not yet rejected, the smallest first, and never
+    below those before. None: as they are.
 
     Raises:
         UserError: for an unknown correction.
     """
-    check_correction(correction)
-    if correction is None or not p_values:
+    if correction not in (None, *get_args(Correction)):
+        raise unknown("correction", correction, [*get_args(Correction), "none"])
+    if correction is None:
         return list(p_values)
-    return [float(p) for p in CORRECTIONS[correction](np.asarray(p_values, dtype=np.float64))]
-
-
-def check_correction(correction: Correction | None) -> None:
-    if correction is not None and correction not in CORRECTIONS:
-        names: Iterable[str] = [*CORRECTIONS, "none"]
-        raise unknown("correction", correction, names)
-
-
-def strictest_level(alpha: float, tests: int, correction: Correction | None) -> float:
-    """The level that the smallest p of a family of so many tests must fall below: alpha / tests, or Šidák's."""
-    if correction is None or tests < 2:
-        return alpha
-    if correction in ("holm-sidak", "hs"):
-        return -math.expm1(math.log1p(-alpha) / tests)
-    return alpha / tests
+    order = np.argsort(p_values, kind="stable")
+    tests = len(p_values) - (np.arange(len(p_values)) if correction == "holm" else 0)
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(tests * np.asarray(p_values, np.float64)[order]))
+    return corrected.tolist()
 
 
 PerQuery = Mapping[str, pa.Table | Sequence[pa.Table]]
@@ -176,38 +96,28 @@ def compare(
     *,
     measure: str,
     baseline: str | None = None,
-    test: Test = "t",
     correction: Correction | None = "holm",
-    queries: Collection[str] | None = None,
     seeds: SeedSpread | None = None,
 ) -> list[Comparison]:
     """Every other system against `baseline`, in the order given; without a baseline every system against each before.
 
     Args:
         baseline: a system's name; None: all pairs.
-        queries: the slice of queries to compare on; None: all.
-        seeds: how much the seed alone moves a mean; p, interval and detectable difference of the t-test then count it
-            beside the spread over queries.
+        seeds: how much the seed alone moves a mean; p, interval and detectable difference then count it beside the
+            spread over queries.
 
     Raises:
-        UserError: for an unknown baseline, measure, test or correction, systems with different queries, or a slice
-            without values.
-        ValueError: for `seeds` with another test than t.
+        UserError: for an unknown baseline, measure or correction, or systems with different queries.
     """
-    check_correction(correction)
-    if seeds is not None and test != "t":
-        raise ValueError(f"the spread over seeds is counted by the t-test alone, not by {test}")
     if baseline is not None and baseline not in per_query:
         raise unknown("baseline", baseline, per_query)
-    if queries is not None:
-        per_query = {name: [of_queries(table, queries) for table in tables_of(per_query[name])] for name in per_query}
     samples = _samples(per_query, measure, first=baseline)
     if baseline is None:
         pairs = [(later, earlier) for earlier, later in combinations(samples, 2)]
     else:
         pairs = [(name, baseline) for name in samples if name != baseline]
-    level = strictest_level(ALPHA, len(pairs), correction)
-    rows = [_difference(samples[name], samples[base], test, level, seeds) for name, base in pairs]
+    level = ALPHA if correction is None else ALPHA / max(1, len(pairs))  # that the smallest p must fall below
+    rows = [_difference(samples[name], samples[base], level, seeds) for name, base in pairs]
     corrected = correct([row["p"] for row in rows], correction)
     return [
         Comparison(system=system, baseline=base, measure=measure, p_corrected=p, significant=p < ALPHA, **row)
@@ -243,9 +153,7 @@ def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, 
     return samples
 
 
-def _difference(
-    own: SeedSample, base: SeedSample, test: Test, level: float, seeds: SeedSpread | None
-) -> dict[str, Any]:
+def _difference(own: SeedSample, base: SeedSample, level: float, seeds: SeedSpread | None) -> dict[str, Any]:
     """The fields of a comparison that need no names; `level`: what the detectable difference must pass."""
     difference_Q = own.means_Q - base.means_Q
     mean, spread = float(difference_Q.mean()), deviation(difference_Q)
@@ -260,7 +168,7 @@ def _difference(
         "difference": mean,
         "low": mean - margin,
         "high": mean + margin,
-        "p": error.p(mean) if test == "t" else paired_p(difference_Q, test),
+        "p": error.p(mean),
         "effect": mean / spread if spread else 0.0,
         "detectable": error.detectable(level),
     }

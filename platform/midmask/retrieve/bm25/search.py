@@ -1,7 +1,7 @@
 """BM25 (bm25s, the Lucene variant of Kamphuis et al. 2020): search of a whole index or of some of its shards.
 
     corpus ─► bm25_words ─► bm25_index ─┐ a shard of the corpus at a time
-    queries of some splits ─► block ────┴► search (shards, block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
+    queries of a split ─────► block ────┴► search (shards, block) ─► partial file ─► merge ─► ranked/SPLIT.parquet
 
 Words are lower-cased runs of two or more word characters, stemmed by Snowball English; no stop words are removed; a
 passage is its title and its text. k1 = 0.9 and b = 0.4 as in Anserini. The index serves every split and depth; the
@@ -15,22 +15,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve import ranked
 from midmask.retrieve.best import Best, Neighbours, places_of
-from midmask.retrieve.blocks import QUERY_BLOCK, Block, blocks_in, ranges
+from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, ranges
 from midmask.retrieve.bm25.index import ALL_WORDS, Bm25IndexConfig, file_name
 from midmask.retrieve.bm25.words import StemmedWords
-from midmask.retrieve.searched_queries import judged_queries
+from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.units import UnitSearch, as_table, search_alone
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -77,8 +76,8 @@ class Bm25Index:
         return ranked.order(as_table(results, pa.chunked_array([pa.array(query_ids, pa.string())]), self.doc_ids))
 
     def find(self, texts: Sequence[str], k: int) -> Neighbours:
-        """Scores and rows [Q, K] of the best k passages that share a word with each query, the best first; K is the
-        length of the longest list. At the cut, of equal scores the smaller document ids stay.
+        """Scores and rows [Q, K] of the best k passages that share a word with each query, the best first; -inf and -1
+        where there are fewer. At the cut, of equal scores the smaller document ids stay.
         """
         words = [self._words.numbers(text) for text in texts]
         best = Best(len(texts), min(k, len(self.doc_ids)), self._places_N)
@@ -90,9 +89,7 @@ class Bm25Index:
                     rows = np.flatnonzero((scores_n > 0) & (scores_n >= best.least(query)))
                     best.offer(query, scores_n[rows], first + rows)
             first += shard.passages
-        scores_QK, rows_QK = best.ranking()
-        longest = int((rows_QK >= 0).sum(axis=1).max(initial=0))
-        return scores_QK[:, :longest], rows_QK[:, :longest]
+        return best.ranking()
 
 
 def read_ids(place: Place, names: Sequence[str] | None = None) -> pa.LargeStringArray:
@@ -176,9 +173,9 @@ def import_bm25s() -> Any:
 
 
 class Bm25Config(Bm25IndexConfig):
-    """BM25 over a corpus, for the queries of some splits."""
+    """BM25 over a corpus, for the queries of a split."""
 
-    splits: tuple[str, ...] = Field(("dev",), min_length=1, description="splits whose queries are ranked")
+    splits: tuple[str] = Field(("dev",), description="the split whose queries are ranked")
     depth: int = Field(1000, ge=1, le=100_001, description="passages ranked for each query, at most; those that match")
     titles: bool = Field(True, description="whether a passage is 'title text' instead of the text alone")
     judged: Literal["any", "relevant"] = Field(
@@ -200,44 +197,29 @@ class Bm25Search(UnitSearch):
     out: Place
 
     def begin(self) -> int:
-        """Selects the queries of each split that is not ranked yet; returns the number of query blocks.
+        """Selects the queries; returns the number of their blocks.
 
         Raises:
             UserError: for a split without judged queries.
         """
-        for split in self.config.splits:
-            selected = self.out / "queries" / f"{split}.parquet"
-            if not selected.exists():
-                write_table(self._select(split), selected, row_group_size=QUERY_BLOCK, compression="snappy")
+        if not (self.out / SELECTION).exists():
+            config, corpus = self.config, self.inputs["corpus"]
+            queries = read_table(corpus.place / "queries.parquet", ["query_id", "text"])
+            wanted = select_queries(queries, corpus, self.split, judged=config.judged, limit=config.max_queries)
+            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
         return len(self.query_blocks)
 
-    def _select(self, split: str) -> pa.Table:
-        """Ids and texts of a split's queries, by id."""
-        config, source = self.config, self.inputs["corpus"]
-        names = judged_queries(source, split, judged=config.judged, limit=config.max_queries)
-        queries = read_table(source.place / "queries.parquet", ["query_id", "text"])
-        return queries.filter(pc.is_in(queries["query_id"], value_set=pa.array(names, pa.string()))).sort_by("query_id")
-
-    def _ranked(self, split: str) -> Place:
-        return self.out / "ranked" / f"{split}.parquet"
-
-    def _of_split(self, split: str) -> list[Block]:
-        return blocks_in([self.out / "queries" / f"{split}.parquet"])
+    @property
+    def split(self) -> str:
+        return self.config.splits[0]
 
     @cached_property
     def query_blocks(self) -> list[Block]:
-        """The queries of the splits that are not ranked yet."""
-        missing = [split for split in self.config.splits if not self._ranked(split).exists()]
-        return [block for split in missing for block in self._of_split(split)]
+        return blocks_in([self.out / SELECTION])
 
     def shards(self, count: int) -> list[range]:
         """The index's shards cut into at most `count` contiguous ranges of nearly equal size."""
         return ranges(len((self.inputs["index"].place / "ids").names()), count)
-
-    def partial(self, shard: range, number: int) -> Place:
-        block = self.query_blocks[number]
-        name = f"{shard.start:05d}-{shard.stop:05d}.{block.index:05d}.npz"
-        return self.out / "partial" / block.file.base.rpartition("/")[2] / name
 
     def open(self, shard: range) -> Bm25Index:
         return Bm25Index(self.inputs["index"].place, shard)
@@ -253,35 +235,26 @@ class Bm25Search(UnitSearch):
 
     def finish(self, shards: Sequence[range], searched: Iterable[int]) -> dict[str, Any]:
         """Counts, by split."""
-        done = iter(searched)
-        result: dict[str, Any] = {}
-        for split in self.config.splits:
-            blocks = self._of_split(split)
-            if not self._ranked(split).exists():
-                tables = self.merged(shards, islice(done, len(blocks)), self.config.depth)
-                ranked.write(self._ranked(split), tables)
-            result[split] = self._count(split, sum(block.rows for block in blocks))
-        for name in ("partial", "queries"):
+        queries = sum(block.rows for block in self.query_blocks)
+        place, rows = self.write_ranked(shards, searched)
+        for name in ("partial", SELECTION):
             (self.out / name).delete()
-        passages = self.inputs["index"].result["passages"]
-        return {"passages": passages, "splits": result, "read": {"passages": {"titles": self.config.titles}}}
+        empty = queries - len(read_table(place, ["rank"], filters=[("rank", "==", 1)]))
+        if empty:
+            log.warning("%d of %d queries of %s match no passage", empty, queries, self.split)
+        return {
+            "passages": self.inputs["index"].result["passages"],
+            "splits": {self.split: {"queries": queries, "without_results": empty, "ranked": rows}},
+            "read": {"passages": {"titles": self.config.titles}},
+        }
 
     @cached_property
     def doc_ids(self) -> pa.LargeStringArray:
         return read_ids(self.inputs["index"].place)
 
-    def _count(self, split: str, queries: int) -> dict[str, int]:
-        rows, empty = 0, queries
-        for table in ranked.blocks(self._ranked(split)):
-            rows += len(table)
-            empty -= pc.count_distinct(table["query_id"]).as_py()
-        if empty:
-            log.warning("%d of %d queries of %s match no passage", empty, queries, split)
-        return {"queries": queries, "without_results": empty, "ranked": rows}
-
 
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The one-process step: all shards in turn. Writes `ranked/SPLIT.parquet` of every split.
+    """The one-process step: all shards in turn. Writes `ranked/SPLIT.parquet`.
 
     Raises:
         UserError: for a split without judged queries.
