@@ -138,8 +138,7 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
     shared.add_argument(
         "--on",
         metavar="SHAPE",
-        help="with --dry-run: the cluster, such as 8xH100, 8xH100:2048 (GiB of a machine) or 2xcpu; default: this "
-        "machine",
+        help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine",
     )
     if not whole:
         others = [action for action in shared._group_actions if action.dest not in USUAL]

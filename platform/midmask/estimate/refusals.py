@@ -11,7 +11,7 @@ from midmask.core.words import gib, hours_or_days
 from midmask.errors import UserError
 from midmask.estimate.devices import DEVICES
 from midmask.estimate.plan import Charge, Estimate
-from midmask.estimate.trainings import Training
+from midmask.estimate.trainings import STATE, Training
 
 SLOW_HOURS = 24
 COLUMNS = (("times", 6), ("tokens", 9), ("a device", 12), ("storage", 12), ("hours", 11))
@@ -30,10 +30,8 @@ def as_text(plan: Estimate) -> str:
     lines.append(_line("in all", plan.charges))
     trainings = {charge.step.name: charge.training for charge in plan.charges if charge.training is not None}
     for name, training in trainings.items():
-        cut = f"{training.at_once} of {training.share} rows at once" + ", which fit" * (
-            training.at_once < training.share
-        )
-        lines.append(f"  memory of a device in {name}, {cut}: {training.memory}")
+        rows = f"{training.at_once} of {training.share} rows at once"
+        lines.append(f"  memory of a device in {name}, {rows}: {gib(training.memory)}")
     held = max(plan.charges, key=lambda charge: charge.host)
     if held.host:
         lines.append(f"  memory of the host in {held.step.name}: {gib(held.host)}")
@@ -55,7 +53,7 @@ def _pace(plan: Estimate) -> str:
 
 def _line(name: str, charges: Iterable[Charge]) -> str:
     of_kind = list(charges)
-    memory = max(each.training.memory.total if each.training else each.index for each in of_kind)
+    memory = max(each.training.memory if each.training else each.index for each in of_kind)
     hours = sum(each.hours for each in of_kind)
     cells = (
         str(len(of_kind)),
@@ -133,27 +131,21 @@ def _refuse_too_large(plan: Estimate, name: str, path: str, training: Training) 
     """Workers on CPUs share their machine's memory; each GPU has its own."""
     together = plan.workers * plan.at_once if training.room is None else 1
     room = training.limit or (plan.shape.ram or math.inf) / together
-    memory, rows = training.memory, training.at_once
-    if memory.total <= room:
-        return
-    needed = "1 row at once needs" if rows == 1 else f"{rows} rows at once need"
-    shared = f" for each of {together} that share the memory" if together > 1 else ""
-    raise UserError(
-        f"{name} on {plan.shape}: {needed} {gib(memory.total)} ({memory}), and there are {gib(room)}{shared}; "
-        f"{_advice(path, training, room)}"
-    )
+    if training.memory > room:
+        weights = gib(STATE * training.size.parameters)
+        raise UserError(
+            f"{name} on {plan.shape}: {training.at_once} rows at once need {gib(training.memory)}, of which {weights} "
+            f"are weights, gradients and AdamW's moments, and a training has {gib(room)}; "
+            f"{_advice(path, training, room)}"
+        )
 
 
 def _advice(path: str, training: Training, room: float) -> str:
     """Advice on what to set so that a training fits, or the smallest device that has room for one row."""
-    memory = training.memory
     if fitting := training.fitting(room):
         return f"set {path}.micro_batch={fitting} or less"
-    helps = not training.config.train.recompute and memory.total - memory.activations < room
-    again = f"set {path}.recompute=true, or " if helps else ""
-    advice = f"not even one row fits; {again}take a smaller backbone, or shorter rows"
-    least = training.memory_of(1).total
-    enough = [device for device in DEVICES.values() if device.room is not None and device.room >= least]
+    advice = "not even one row fits; take a smaller backbone, or shorter rows"
+    enough = [one for one in DEVICES.values() if one.room is not None and one.room >= training.memory_of(1)]
     if not enough:
         return advice
     smallest = min(enough, key=lambda device: device.room or 0)
@@ -161,21 +153,19 @@ def _advice(path: str, training: Training, room: float) -> str:
 
 
 def _refuse_index(plan: Estimate, charge: Charge) -> None:
-    """A dense index on GPUs is shared by them; on the host it is there whole, as are words; of BM25's, the ids."""
+    """A dense index on GPUs is shared by them; on the host it is there whole, as are words."""
     shape, name = plan.shape, charge.step.name
     room = shape.device.room or 0.0
+    smaller = "a compressed evaluation.index (and stages.N.mine.index) such as IVF65536,PQ64"
     if charge.index > room:
         enough = shape.count * -(-charge.index // room)
         raise UserError(
             f"{name} on {shape}: the index of all passages takes {gib(charge.index)} on each GPU, and there are "
-            f"{gib(room)}; use --on {enough:.0f}x{shape.device.name} or more, a compressed evaluation.index (and "
-            "stages.N.mine.index) such as IVF65536,PQ64, or a smaller representation.width"
+            f"{gib(room)}; use --on {enough:.0f}x{shape.device.name} or more, {smaller}, or a smaller "
+            "representation.width"
         )
     if shape.ram is not None and charge.host > shape.ram:
-        smaller = (
-            "" if name.startswith("bm25") else "a compressed evaluation.index such as IVF65536,PQ64, fewer words, "
-        )
         raise UserError(
             f"{name} on {shape}: it holds {gib(charge.host)} in the host's memory, and there are {gib(shape.ram)}; use "
-            f"{smaller}a machine with more memory, or fewer passages (corpus.max_passages)"
+            f"{smaller}, a machine with more memory, or fewer passages (corpus.max_passages)"
         )

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from midmask.core.words import gib
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.heads import CHUNK_VALUES
 from midmask.encoders.reading import SIZES, read_settings
-from midmask.encoders.representation import Representation
 from midmask.estimate.volumes import QUERY_TOKENS, Volumes
 from midmask.experiment.graph import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
@@ -31,7 +29,6 @@ from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT, even_spli
 class ModelSize:
     """The size of an encoder, or of what an objective trains: encoder, decoders and head."""
 
-    layers: int  # of the encoder
     width: int
     vocabulary: int
     output: int  # numbers of the output matrix
@@ -47,17 +44,14 @@ LEXICAL = 1 / 3
 
 @lru_cache(maxsize=256)
 def model_size(
-    encoder: BackboneConfig,
-    vocabulary: int,
-    trained: ObjectiveConfig | None = None,
-    representation: Representation | None = None,
+    encoder: BackboneConfig, vocabulary: int, trained: ObjectiveConfig | None = None, *, lexical: bool = False
 ) -> ModelSize:
     """The size of a model by its Hugging Face config, as BERT's layers have it; within a tenth for other families.
 
     Args:
         vocabulary: entries of the tokenizer; of a model by folder or hub id its own count.
         trained: the objective; none: the encoder alone.
-        representation: what is scored; none: all tokens' states are read.
+        lexical: whether words are scored.
 
     Raises:
         UserError: if there is no such model, or its family is not supported.
@@ -69,21 +63,18 @@ def model_size(
     inner = int(getattr(settings, FAMILIES[shape.family].feed_forward))
     layer = 4 * width * width + 2 * width * inner + 9 * width + inner
     further = [value for name, value in trained or () if name.endswith("_layers")]
-    is_first = representation is not None and representation.views == ("dense",) and representation.dense == "cls"
-    lexical = LEXICAL if representation is not None and representation.lexical is not None else 0.0
     behind = layer * (shape.layers + sum(further))
     embeddings = words * embedded + (shape.max_length * shape.has_positions + 4) * width
     head = width * embedded + 3 * embedded + words
     queries = {"ffn": (2 * width * inner + width + inner) * shape.layers, "all": layer * shape.layers + embeddings}
     objective = None if trained is None else {**PRETRAINING, **FINETUNING}.get(trained.name)
     return ModelSize(
-        layers=shape.layers,
         width=width,
         vocabulary=words,
         output=words * embedded,
         parameters=embeddings + behind + head + queries.get(encoder.experts, 0),
-        behind=behind - layer * is_first,  # the last layer computes the first token alone (`encoders.families`)
-        predicted=lexical + (_predicted(trained, objective.parts) if trained and objective else 0.0),
+        behind=behind,
+        predicted=LEXICAL * lexical + (_predicted(trained, objective.parts) if trained and objective else 0.0),
         meets=objective is not None and issubclass(objective, CoupledObjective),
     )
 
@@ -104,40 +95,17 @@ def trained_size(config: TrainingConfig, encoder: BackboneConfig, vocabulary: in
     """The size of what a training's config trains, on this encoder."""
     if isinstance(config, PretrainConfig):
         return model_size(encoder, vocabulary, config.objective)
-    scored = config.representation if isinstance(config, FinetuneConfig) else None
-    return model_size(encoder, vocabulary, config.loss, scored)
+    lexical = isinstance(config, FinetuneConfig) and config.representation.lexical is not None
+    return model_size(encoder, vocabulary, config.loss, lexical=lexical)
 
 
+STATE = WEIGHT + GRADIENT + MOMENTS
+"""Bytes a parameter of a training: weights, gradients and both moments of AdamW, fp32."""
 KEPT_BYTES = {False: 95, True: 42}
 """Bytes that autograd keeps of a token for each column of each layer, in fp32 and under autocast in bf16: as counted in
 forward passes of BERT's base size, dropout and attention included."""
 CHUNK_COPIES = 3
 """Copies of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Memory of a training on one device, in bytes. Activations grow with the rows."""
-
-    state: float  # weights, gradients and both moments of AdamW, fp32
-    activations: float
-    logits: float  # of a fused cross-entropy: a chunk of them, and the gradient of the output matrix
-
-    @property
-    def total(self) -> float:
-        return self.state + self.activations + self.logits
-
-    def __str__(self) -> str:
-        parts = {"weights, gradients and AdamW": self.state, "activations": self.activations, "logits": self.logits}
-        return " + ".join(f"{name} {gib(value)}" for name, value in parts.items() if value)
-
-
-OPERATORS, OPERATORS_PER_LAYER = 270, 130
-"""Operators of a training step, AdamW included, and of each layer of a text, forward and backward: counted with
-torch's dispatch mode on MLM steps of 2 and 4 layers (541 and 809)."""
-PER_OPERATOR = 10e-6
-"""Seconds that a host takes to issue an operator: steps of one row of 8 tokens take 10 to 13 microseconds for each on a
-CPU core, and a GPU's kernels are issued by the same code. No step is faster, for any model and device."""
 
 
 @dataclass(frozen=True)
@@ -180,42 +148,37 @@ class Training:
 
     def fitting(self, room: float) -> int:
         """How many rows of its share fit into `room` bytes; 0: not even one."""
-        return bisect_right(range(1, self.share + 1), room, key=lambda rows: self.memory_of(rows).total)
+        return bisect_right(range(1, self.share + 1), room, key=self.memory_of)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> float:
+        """Bytes of a device."""
         return self.memory_of(self.at_once)
 
-    def memory_of(self, rows: int) -> Memory:
-        """The memory of a device with so many rows at once; a GPU must hold the longest, a CPU's limit is the mean."""
-        size, layer = self.size, self.size.width * KEPT_BYTES[self.bf16]
-        each = layer * size.behind / (12 * size.width**2)  # decoders are as many layers as they have weights
-        if self.config.train.recompute:
-            each = WEIGHT * size.width * size.layers + layer
-        twice = 2 if isinstance(self.config, PretrainConfig) and self.config.self_distillation else 1
-        tokens = rows * (self.longest if self.kind == "cuda" else self.tokens)
-        logits = 4 * CHUNK_COPIES * min(CHUNK_VALUES[self.kind], tokens * size.predicted * size.vocabulary)
-        return Memory(
-            state=(WEIGHT + GRADIENT + MOMENTS) * size.parameters,
-            activations=twice * tokens * each,
-            logits=logits + GRADIENT * size.output * (size.predicted > 0),
-        )
+    def memory_of(self, rows: int) -> float:
+        """Bytes of a device with so many rows at once: the state, what autograd keeps, and a chunk of logits with the
+        gradient of the output matrix.
+        """
+        size = self.size
+        logits = CHUNK_COPIES * min(CHUNK_VALUES[self.kind], self._tokens(rows) * size.predicted * size.vocabulary)
+        kept = 4 * logits + GRADIENT * size.output * (size.predicted > 0)
+        return STATE * size.parameters + self.activations_of(rows) + kept
+
+    def activations_of(self, rows: int) -> float:
+        """Bytes that autograd keeps of so many rows for the backward pass."""
+        layers = self.size.behind / (12 * self.size.width**2)  # decoders are as many layers as they have weights
+        return self._tokens(rows) * self.size.width * KEPT_BYTES[self.bf16] * layers
+
+    def _tokens(self, rows: int) -> float:
+        """A GPU must hold the longest rows; a CPU's limit is the mean."""
+        return rows * (self.longest if self.kind == "cuda" else self.tokens)
 
     @property
     def flops(self) -> float:
-        """FLOPs of all steps. Layers that are computed again, and rows that meet and are cut, go forward twice."""
+        """FLOPs of all steps. Rows that meet and are cut go forward twice."""
         train, rows = self.config.train, self.steps * self.config.train.batch_size
-        passes = 3 + train.recompute + (self.size.meets and self.at_once * self.workers < train.batch_size)
-        if isinstance(self.config, PretrainConfig) and self.config.self_distillation:
-            passes += 4
+        passes = 3 + (self.size.meets and self.at_once * self.workers < train.batch_size)
         return 2 * passes * rows * self.tokens * (self.size.behind + self.size.predicted * self.size.output)
-
-    @property
-    def floor_seconds(self) -> float:
-        """The least that the training takes, by the operators that its host issues one after another."""
-        pieces = -(-self.share // self.at_once)
-        sides = 2 if isinstance(self.config, FinetuneConfig) else 1
-        return self.steps * (OPERATORS + OPERATORS_PER_LAYER * self.size.layers * sides * pieces) * PER_OPERATOR
 
 
 @dataclass(frozen=True)

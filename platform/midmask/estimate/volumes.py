@@ -6,7 +6,7 @@ prepared       passages and queries of the record; characters of the first passa
 not prepared   some pieces of the collection's files are read for a block each: what rows they hold by their bytes,
                times the bytes of all; said to be an estimate
 tokenised      tokens of the record
-not tokenised  characters / 4.5 and two specials, cut at max_length, passage by passage of those that were looked at
+not tokenised  mean characters / 4.5 and two specials, cut at max_length
 """
 
 import re
@@ -42,8 +42,6 @@ GZIP = 3.0
 PYDOCS_BYTES, PYDOCS_CHARACTERS = 7_800, 620
 """Bytes of Python source per passage of pydocs, and characters of a passage (numpy, pandas, scipy and scikit-learn); to
 read modules for it would take minutes."""
-LIKELY = 1_000
-"""Assumed number of passages and queries of a collection whose files cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,8 @@ class Volume:
     passages: int
     queries: int
     splits: dict[str, int]  # number of queries with a judgement, by split
-    characters: tuple[int, ...]  # of each passage in the sample
+    characters: float  # mean of the passages in the sample
     source: str  # where the numbers are from, as a sentence's end
-
-    @property
-    def mean_characters(self) -> float:
-        return sum(self.characters) / max(1, len(self.characters))
 
     def of_split(self, split: str | None, most: int | None = None) -> int:
         """Queries of a split, at most so many."""
@@ -115,8 +109,7 @@ class Volumes:
         if result:
             mean = result["tokens"] / max(1, result["passages"])
         else:
-            rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
-            mean = sum(rows) / len(rows) if rows else config.max_length
+            mean = min(2 + volume.characters / CHARACTERS_PER_TOKEN, config.max_length)
         query_tokens = min(config.query_length, QUERY_TOKENS)
         return TextVolumes(volume, mean, query_tokens, result.get("vocabulary") or self._vocabulary(step))
 
@@ -133,21 +126,19 @@ def _count_entries(tokenizer: str) -> int:
 
 
 def _read_volume(done: Artifact) -> Volume:
-    result = done.result
-    names = (done.place / "docs").names()
-    characters: tuple[int, ...] = ()
+    result, names = done.result, (done.place / "docs").names()
+    characters = 0.0
     if names:
-        characters = _characters(next(read_batches(done.place / "docs" / names[0], columns=["title", "text"])))
+        characters = _mean_characters([next(read_batches(done.place / "docs" / names[0], columns=["title", "text"]))])
     splits = {name: int(own["queries"]) for name, own in result.get("splits", {}).items()}
-    passages, queries = (int(result.get(name, LIKELY)) for name in ("passages", "queries"))
-    return Volume(passages, queries, splits, characters, "of its record")
+    return Volume(result["passages"], result.get("queries", 0), splits, characters, "of its record")
 
 
 def _join(volumes: Sequence[Volume]) -> Volume:
     """Several collections read as one; only their passages are read."""
-    characters = [count for volume in volumes for count in volume.characters]
-    source = "; ".join(dict.fromkeys(volume.source for volume in volumes))
-    return Volume(sum(volume.passages for volume in volumes), 0, {}, tuple(characters), source)
+    passages = sum(volume.passages for volume in volumes)
+    characters = sum(volume.passages * volume.characters for volume in volumes) / max(1, passages)
+    return Volume(passages, 0, {}, characters, "; ".join(dict.fromkeys(volume.source for volume in volumes)))
 
 
 def _estimate_volume(config: CorpusConfig) -> Volume:
@@ -156,7 +147,7 @@ def _estimate_volume(config: CorpusConfig) -> Volume:
     source = f"estimated from {size / 1e6:,.1f} MB of files"
     if config.format == "pydocs":
         passages = min(max(1, size // PYDOCS_BYTES), config.max_passages or size)
-        return Volume(passages, passages, {}, (PYDOCS_CHARACTERS,), source)
+        return Volume(passages, passages, {}, PYDOCS_CHARACTERS, source)
     rows, characters = _estimate_rows(corpus.docs)
     passages = min(rows, config.max_passages or rows)
     queries, _ = _estimate_rows(corpus.queries)
@@ -165,20 +156,17 @@ def _estimate_volume(config: CorpusConfig) -> Volume:
     return Volume(passages, queries, splits, characters, source)
 
 
-def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
-    """Rows of some pieces, by the bytes of the blocks that are looked at; and the characters of these rows' texts."""
+def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, float]:
+    """Rows of some pieces, by the bytes of the blocks that are looked at; and the mean characters of their texts."""
     if not pieces:
-        return 0, ()
-    rows, size = 0, 0.0
-    characters: list[int] = []
+        return 0, 0.0
+    size, tables = 0.0, []
     for piece in pieces[:: -(-len(pieces) // LOOKED_AT)]:
         table, whole = _first_block(piece)
-        lengths = _characters(table)
-        characters += lengths
-        rows += len(table)
+        tables.append(table)
         size += piece.size if whole else _bytes_of(table) / (GZIP if piece.file.endswith(".gz") else 1)
-    total = sum(piece.size for piece in pieces)
-    return max(1, round(total * rows / max(1.0, size))), tuple(characters)
+    rows, total = sum(map(len, tables)), sum(piece.size for piece in pieces)
+    return max(1, round(total * rows / max(1.0, size))), _mean_characters(tables)
 
 
 def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
@@ -191,11 +179,12 @@ def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
     return first, not list(islice(blocks, 1))
 
 
-def _characters(table: Any) -> tuple[int, ...]:
-    """Number of characters of each row's title and text."""
-    if "text" not in table.schema.names:
-        return ()
-    return tuple(len(text or "") for text in table["text"].to_pylist())
+def _mean_characters(tables: Sequence[Any]) -> float:
+    """Mean number of characters of the texts in some tables; 0 if they have none."""
+    lengths = [
+        len(text or "") for table in tables if "text" in table.schema.names for text in table["text"].to_pylist()
+    ]
+    return sum(lengths) / max(1, len(lengths))
 
 
 def _bytes_of(table: pa.Table) -> float:
@@ -241,7 +230,7 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     if corpus is None:
         return 0.0, 0.0
     volume = volumes.corpus(corpus)
-    characters = volume.passages * volume.mean_characters
+    characters = volume.passages * volume.characters
     if corpus is step:
         return volume.passages + volume.queries, TEXT_BYTES * characters + QUERY_BYTES * volume.queries
     if step.name in OF_TEXTS:

@@ -8,10 +8,10 @@ and folders that a recipe names, and what `precision = auto` means on this machi
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from midmask.core.config import flatten, override
-from midmask.corpora import CorpusConfig, corpus_identity
+from midmask.corpora import CorpusConfig
 from midmask.corpora.writer import export_beir
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
@@ -23,20 +23,13 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import (
     bm25_ranking,
     evaluation_step,
-    folder_content,
     fused_ranking,
     mining_step,
     ranking,
     tokens_like,
 )
-from midmask.experiment.steps import InitialConfig, MergeConfig, PretrainConfig, untuned_config
-from midmask.experiment.training_steps import (
-    Stages,
-    Survey,
-    collections_content,
-    pretraining_tokens,
-    stages_content,
-)
+from midmask.experiment.steps import InitialConfig, PretrainConfig, untuned_config
+from midmask.experiment.training_steps import Stages, Survey, pretraining_tokens
 from midmask.mining.mine import MineConfig
 from midmask.queries.document_spans import SpansConfig, span_texts
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
@@ -45,39 +38,6 @@ from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search import PoolFields
 from midmask.store.artifact import load
 from midmask.store.place import Place
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Fingerprints of the files and folders that a recipe names."""
-
-    corpus: Mapping[str, Any]
-    pretrain_on: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]
-    backbone: Mapping[str, Any]
-    objective: Mapping[str, Any]
-    spans: Mapping[str, Any]
-    pseudo_queries: Mapping[str, Any]
-    stages: Mapping[str, Any]
-
-
-def contents_of(recipe: Recipe, survey: Survey) -> Contents:
-    """Reads the fingerprints of the files and folders that the recipe names.
-
-    Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, negatives or scores.
-    """
-    objective = recipe.objective
-    return Contents(
-        corpus=survey.find(corpus_identity, recipe.corpus),
-        pretrain_on=collections_content(recipe, survey),
-        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
-        backbone=survey.find(folder_content, recipe.backbone.name),
-        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=survey.find(SpansConfig.content, recipe.spans),
-        pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
-        stages=stages_content(recipe, survey),
-    )
 
 
 def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
@@ -187,24 +147,25 @@ def plan(
     survey = survey or Survey()
     precision: Precision = survey.find(find_precision, recipe.backbone)["precision"]
     recipe = settle_precision(recipe, precision)
-    held = contents_of(recipe, survey)
-    corpus = Step("prepare", recipe.corpus, content=held.corpus)
-    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
-    read = pretraining_tokens(recipe, tokens, held.pretrain_on)
-    both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
+    corpus = survey.collection(recipe.corpus)
+    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=survey.folder(recipe.tokens.tokenizer))
+    read = pretraining_tokens(recipe, tokens, survey)
+    both = {"corpus": read.inputs["corpus"], "tokens": read}
+    queries = recipe.pseudo_queries
     derived = {
-        "spans": Step("spans", recipe.spans, both, content=held.spans),
-        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "spans": Step("spans", recipe.spans, both, content=survey.find(SpansConfig.content, recipe.spans)),
+        "pseudo_queries": Step(
+            "pseudo_queries", queries, both, content=survey.find(PseudoQueriesConfig.content, queries)
+        ),
         "weights": _weights(recipe, read),
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
-    initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
+    initial = Step("initial", untrained, {"tokens": tokens}, content=survey.folder(recipe.backbone.name))
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
-    start = _merged(recipe, pretrained, initial)
+    pretrained = _plan_pretraining(recipe, always, derived, survey, share, resume)
     tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
-    stages = Stages(recipe, tuned, start, held.backbone, held.tokenizer, held.stages).steps()
-    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tuned})
+    stages = Stages(recipe, tuned, pretrained, survey).steps()
+    untuned = Step("untuned", untuned_config(recipe), {"start": pretrained or initial, "tokens": tuned})
     return Plan(
         survey,
         tuned.inputs["corpus"],
@@ -222,8 +183,7 @@ def plan(
 
 def _tokens_of(corpus: CorpusConfig, like: Step, survey: Survey) -> Step:
     """A collection as a model reads it that was trained on the tokens `like`."""
-    collection = Step("prepare", corpus, content=survey.find(corpus_identity, corpus))
-    return tokens_like(like, like.config, collection)  # type: ignore[arg-type]
+    return tokens_like(like, like.config, survey.collection(corpus))  # type: ignore[arg-type]
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:
@@ -232,13 +192,6 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     for share in sorted(shares):
         plans.append(plan(recipe, survey, share=share, resume=plans[-1].pretrained if plans else None))
     return plans
-
-
-def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | None:
-    """What fine-tuning begins with: the middle training's encoder, or its mean with what it began as."""
-    if pretrained is None or not recipe.merge:
-        return pretrained
-    return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
 
 
 def _weights(recipe: Recipe, tokens: Step) -> Step:
@@ -251,7 +204,7 @@ def _plan_pretraining(
     recipe: Recipe,
     always: Mapping[str, Step],
     derived: Mapping[str, Step],
-    held: Contents,
+    survey: Survey,
     share: float,
     resume: Step | None,
 ) -> Step | None:
@@ -265,13 +218,14 @@ def _plan_pretraining(
         objective=recipe.objective,
         train=recipe.pretrain,
         stop_after=stop,
-        self_distillation=recipe.self_distillation,
         excerpt=recipe.excerpt,
     )
     form = recipe.objective.row_form()
     names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
-    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
+    places = {place: survey.folder(place) for place in recipe.objective.places()}
+    content = {**survey.folder(recipe.backbone.name), **places}
+    return Step("pretrain", config, inputs, content=content, resume=resume, path="pretrain")
 
 
 SPANS = "spans.jsonl.gz"

@@ -50,19 +50,6 @@ class Recipe(Config):
         "tokens included; none: all that tokens.max_length leaves",
         ge=8,
     )
-    merge: float = added(
-        0.0,
-        "share of the starting encoder's weights in what fine-tuning begins with: middle training averaged with "
-        "its start forgets less; 0: none",
-        ge=0.0,
-        lt=1.0,
-    )
-    self_distillation: float = added(
-        0.0,
-        "middle training of a pre-trained encoder: weight in the loss of the distance (1 - cosine) between a text's "
-        "vector and the one that the starting encoder had for it; 0: the distance is only logged",
-        ge=0.0,
-    )
     representation: Representation = Field(
         default_factory=Representation, description="the vectors of a text that are scored"
     )
@@ -153,18 +140,6 @@ class Recipe(Config):
                 raise ValueError(
                     f"tokens.title_join = pair with {what}: such rows do not state where a title ends and token type 1 "
                     f"begins; {remedy}, or set tokens.title_join=separator"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _a_trained_start_is_kept_near(self) -> "Recipe":
-        """What guards against forgetting needs something to forget."""
-        trained = self.objective is not None and self.backbone.is_pretrained
-        for name, value in {"merge": self.merge, "self_distillation": self.self_distillation}.items():
-            if value and not trained:
-                raise ValueError(
-                    f"{name} = {value} needs a middle training that begins with pre-trained weights; set {name} to 0, "
-                    "or objective and backbone.name"
                 )
         return self
 

@@ -23,7 +23,7 @@ from midmask.objectives import CoupledObjective, Objective
 from midmask.objectives import distributed as world
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import to_device
-from midmask.training.setup import PretrainSetup, TrainingSetup
+from midmask.training.setup import TrainingSetup
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +93,6 @@ def fit_micro_batch(
     share = -(-config.batch_size // world.size())
     one, two = (_kept_bytes(objective, setup, vocabulary, rows, device) for rows in (1, 2))
     each, once = two - one, 2 * one - two
-    if isinstance(setup, PretrainSetup) and setup.self_distillation:
-        each *= 2  # the guard reads the passages once more
     fitting = int((room - once) // each)
     if fitting < share:
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
