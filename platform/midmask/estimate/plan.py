@@ -21,7 +21,6 @@ from midmask.estimate.devices import Device, Shape, this_machine
 from midmask.estimate.trainings import (
     ModelSize,
     Training,
-    longest_lengths,
     mean_lengths,
     model_size,
     pair_tokens,
@@ -75,7 +74,7 @@ class Estimate:
     at_once: int  # trainings side by side
     charges: tuple[Charge, ...]
     cached: int  # number of finished steps
-    volumes: tuple[str, ...]  # a line for each collection and for each assumption
+    volumes: tuple[str, ...]  # a line for each collection
     paces: int  # number of finished trainings that the pace is of
     free: int | None  # bytes on the storage's disk; None if it is no disk
 
@@ -123,8 +122,7 @@ def estimate(
     costs = tuple(map(charges.of, left))
     facts = dict.fromkeys(fact for step in left if (fact := _volume(charges.volumes, step)))
     free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
-    volumes = (*facts, *charges.notes)
-    return Estimate(cluster, count, at_once, costs, len(graph.finished), volumes, len(paces), free)
+    return Estimate(cluster, count, at_once, costs, len(graph.finished), tuple(facts), len(paces), free)
 
 
 def _volume(volumes: Volumes, step: Step) -> str:
@@ -172,7 +170,7 @@ def _pace_of(name: str, done: Artifact, device: Device) -> Pace:
     steps, workers = done.result["steps"], done.result["workers"]
     size = trained_size(config, BackboneConfig(name=str((done.place / "model").local())), 0)
     tokens = done.result["tokens"] / (steps * config.train.batch_size)
-    trained = Training(config, size, tokens, tokens, steps, device.kind, workers, None)
+    trained = Training(config, size, tokens, steps, device.kind)
     devices = workers * (done.result["threads"] if device.kind == "cpu" else 1)
     devices *= device.bf16_gain if trained.bf16 else 1.0
     return Pace(method_of(config), trained.flops / (done.result["seconds"] * devices))
@@ -240,11 +238,20 @@ class Encoding:
         return dense + (WORD_BYTES * self.words if self.representation.lexical else 0)
 
 
+def _adopted(folder: BackboneConfig) -> BackboneConfig:
+    """The backbone of a folder; BERT's base size if its family is only searched with, not trained."""
+    try:
+        model_size(folder, 0)
+    except UserError:
+        return BackboneConfig(name="base")
+    return folder
+
+
 class Charges:
-    """Computes the cost of steps on a cluster. `notes`: assumptions made."""
+    """Computes the cost of steps on a cluster."""
 
     def __init__(self, storage: Place, shape: Shape, workers: int, at_once: int, paces: Sequence[Pace] = ()) -> None:
-        self.volumes, self.notes = Volumes(storage), dict[str, None]()
+        self.volumes = Volumes(storage)
         self._shape, self._workers, self._at_once, self._paces = shape, workers, at_once, paces
 
     def of(self, step: Step) -> Charge:
@@ -255,7 +262,7 @@ class Charges:
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
         if step.name == "adopt":
-            return self._adopted(BackboneConfig(name=step.config.folder)), BERT_ENTRIES  # type: ignore[attr-defined]
+            return _adopted(BackboneConfig(name=step.config.folder)), BERT_ENTRIES  # type: ignore[attr-defined]
         if step.name == "untuned":
             return self.encoder(step.inputs["start"])
         backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
@@ -264,21 +271,12 @@ class Charges:
         name, vocabulary = self.encoder(step.inputs["start"])
         return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
 
-    def _adopted(self, folder: BackboneConfig) -> BackboneConfig:
-        """The backbone of a folder; BERT's base size if its family is only searched with, not trained."""
-        try:
-            model_size(folder, 0)
-        except UserError as error:
-            self.notes[f"{folder.name}: taken to be of BERT's base size ({error})"] = None
-            return BackboneConfig(name="base")
-        return folder
-
     def _training(self, step: Step) -> Charge:
         config: Any = step.config
         device, steps = self._shape.device, step.optimiser_steps - (step.resume.optimiser_steps if step.resume else 0)
         size = trained_size(config, *self.encoder(step))
-        tokens, longest = (row_tokens(config, of) for of in (mean_lengths(step, self.volumes), longest_lengths(step)))
-        trained = Training(config, size, tokens, longest, steps, device.kind, self._workers, device.room)
+        tokens = row_tokens(config, mean_lengths(step, self.volumes))
+        trained = Training(config, size, tokens, steps, device.kind)
         own = [pace for pace in self._paces if pace.method == method_of(config)]
         devices = self._workers * self._at_once if device.kind == "cuda" else self._shape.count
         stays = WEIGHT + (WEIGHT + MOMENTS) * isinstance(config, PretrainConfig)  # the state to go on from

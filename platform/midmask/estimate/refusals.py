@@ -7,11 +7,11 @@ the smallest change that would make it fit.
 import math
 from collections.abc import Iterable
 
-from midmask.core.words import gib, hours_or_days
+from midmask.core.words import duration, gib
 from midmask.errors import UserError
 from midmask.estimate.devices import DEVICES
 from midmask.estimate.plan import Charge, Estimate
-from midmask.estimate.trainings import STATE, Training
+from midmask.estimate.trainings import Training
 
 SLOW_HOURS = 24
 COLUMNS = (("times", 6), ("tokens", 9), ("a device", 12), ("storage", 12), ("hours", 11))
@@ -30,8 +30,10 @@ def as_text(plan: Estimate) -> str:
     lines.append(_line("in all", plan.charges))
     trainings = {charge.step.name: charge.training for charge in plan.charges if charge.training is not None}
     for name, training in trainings.items():
-        rows = f"{training.at_once} of {training.share} rows at once"
-        lines.append(f"  memory of a device in {name}, {rows}: {gib(training.memory)}")
+        lines.append(
+            f"  memory of a device in {name}: {gib(training.state)} of weights, gradients and AdamW's moments, and as "
+            "many rows as fit beside them"
+        )
     held = max(plan.charges, key=lambda charge: charge.host)
     if held.host:
         lines.append(f"  memory of the host in {held.step.name}: {gib(held.host)}")
@@ -53,7 +55,7 @@ def _pace(plan: Estimate) -> str:
 
 def _line(name: str, charges: Iterable[Charge]) -> str:
     of_kind = list(charges)
-    memory = max(each.training.memory if each.training else each.index for each in of_kind)
+    memory = max(each.training.state if each.training else each.index for each in of_kind)
     hours = sum(each.hours for each in of_kind)
     cells = (
         str(len(of_kind)),
@@ -77,7 +79,7 @@ def warnings(plan: Estimate) -> list[str]:
     """Warnings of a plan that is possible but slow, or short of storage."""
     lines = []
     if plan.total_hours > SLOW_HOURS:
-        lines.append(f"slow: {hours_or_days(plan.total_hours)} on {plan.shape}, of which {_slowest(plan)}")
+        lines.append(f"slow: {duration(3600 * plan.total_hours)} on {plan.shape}, of which {_slowest(plan)}")
     if plan.free is not None and plan.peak_bytes > plan.free:
         lines.append(f"storage: {gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free; name another --storage")
     return lines
@@ -86,7 +88,7 @@ def warnings(plan: Estimate) -> list[str]:
 def _slowest(plan: Estimate) -> str:
     """The step that takes longest, and how long."""
     worst = max(plan.charges, key=lambda charge: charge.hours)
-    return f"{worst.step.name} {worst.step.fingerprint} alone takes {hours_or_days(worst.hours)}"
+    return f"{worst.step.name} {worst.step.fingerprint} alone takes {duration(3600 * worst.hours)}"
 
 
 CPU_DAYS = 7
@@ -96,19 +98,20 @@ CPUS_PER_WORKER = 0.5
 
 
 def refuse_impossible(plan: Estimate) -> None:
-    """Raises UserError, with the sum, for more workers than devices have room for, a share of a batch or an index that
-    does not fit into a device's or the host's memory, or more than `CPU_DAYS` without a GPU."""
+    """Raises UserError, with the sum, for more workers than devices have room for, a model or an index that does not
+    fit into a device's or the host's memory, or more than `CPU_DAYS` without a GPU.
+    """
     trainings = [(charge.step, charge.training) for charge in plan.charges if charge.training is not None]
     if trainings:
         _refuse_too_many_workers(plan)
     for step, training in trainings:
-        _refuse_too_large(plan, step.name, step.path, training)
+        _refuse_too_large(plan, step.name, training)
     for charge in plan.charges:
         _refuse_index(plan, charge)
     if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
         raise UserError(
-            f"--on {plan.shape}: {hours_or_days(plan.total_hours)} without a GPU, of which {_slowest(plan)}; name GPUs "
-            "such as --on 8xH100, or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
+            f"--on {plan.shape}: {duration(3600 * plan.total_hours)} without a GPU, of which {_slowest(plan)}; name "
+            "GPUs such as --on 8xH100, or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
         )
 
 
@@ -127,29 +130,18 @@ def _refuse_too_many_workers(plan: Estimate) -> None:
         )
 
 
-def _refuse_too_large(plan: Estimate, name: str, path: str, training: Training) -> None:
+def _refuse_too_large(plan: Estimate, name: str, training: Training) -> None:
     """Workers on CPUs share their machine's memory; each GPU has its own."""
-    together = plan.workers * plan.at_once if training.room is None else 1
-    room = training.limit or (plan.shape.ram or math.inf) / together
-    if training.memory > room:
-        weights = gib(STATE * training.size.parameters)
-        raise UserError(
-            f"{name} on {plan.shape}: {training.at_once} rows at once need {gib(training.memory)}, of which {weights} "
-            f"are weights, gradients and AdamW's moments, and a training has {gib(room)}; "
-            f"{_advice(path, training, room)}"
-        )
-
-
-def _advice(path: str, training: Training, room: float) -> str:
-    """Advice on what to set so that a training fits, or the smallest device that has room for one row."""
-    if fitting := training.fitting(room):
-        return f"set {path}.micro_batch={fitting} or less"
-    advice = "not even one row fits; take a smaller backbone, or shorter rows"
-    enough = [one for one in DEVICES.values() if one.room is not None and one.room >= training.memory_of(1)]
-    if not enough:
-        return advice
-    smallest = min(enough, key=lambda device: device.room or 0)
-    return f"{advice}, or --on 1x{smallest.name}, which holds one"
+    room = plan.shape.device.room or (plan.shape.ram or math.inf) / (plan.workers * plan.at_once)
+    if training.state <= room:
+        return
+    enough = [device for device in DEVICES.values() if device.room is not None and device.room >= training.state]
+    smallest = min(enough, key=lambda device: device.room or 0, default=None)
+    larger = f", or --on 1x{smallest.name}" if smallest else ""
+    raise UserError(
+        f"{name} on {plan.shape}: weights, gradients and AdamW's moments take {gib(training.state)}, and a training "
+        f"has {gib(room)}; take a smaller backbone.name{larger}"
+    )
 
 
 def _refuse_index(plan: Estimate, charge: Charge) -> None:

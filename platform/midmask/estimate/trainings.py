@@ -2,19 +2,17 @@
 
 FLOPs       of a token: 2 for each weight behind the embeddings, decoders included, and for each of the output matrix
             where a word is predicted; in training three times that
-memory      of a device: 16 bytes a parameter (weights, gradients, AdamW's moments, fp32), what autograd keeps of as
-            many of the longest rows as fit (`training.rehearsal` finds out itself), and a chunk of logits
+memory      of a device: 16 bytes a parameter (weights, gradients, AdamW's moments, fp32); how many rows fit beside
+            them is rehearsed when the training begins (`training.rehearsal`)
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, shape_from
-from midmask.encoders.heads import CHUNK_VALUES
 from midmask.encoders.reading import SIZES, read_settings
 from midmask.estimate.volumes import QUERY_TOKENS, Volumes
 from midmask.experiment.graph import Step
@@ -22,7 +20,7 @@ from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingCon
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, ObjectiveConfig
 from midmask.queries.query_model import GeneratorConfig
 from midmask.teacher.teach import TeachConfig
-from midmask.training.rehearsal import GIB, GRADIENT, MOMENTS, WEIGHT, even_split
+from midmask.training.rehearsal import GRADIENT, MOMENTS, WEIGHT
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,6 @@ def trained_size(config: TrainingConfig, encoder: BackboneConfig, vocabulary: in
     return model_size(encoder, vocabulary, config.loss, lexical=lexical)
 
 
-STATE = WEIGHT + GRADIENT + MOMENTS
-"""Bytes a parameter of a training: weights, gradients and both moments of AdamW, fp32."""
-KEPT_BYTES = {False: 95, True: 42}
-"""Bytes that autograd keeps of a token for each column of each layer, in fp32 and under autocast in bf16: as counted in
-forward passes of BERT's base size, dropout and attention included."""
-CHUNK_COPIES = 3
-"""Copies of a chunk's logits: as multiplied, in fp32, and as rows of the gradient."""
-
-
 @dataclass(frozen=True)
 class Training:
     """A training whose cost is estimated."""
@@ -115,11 +104,8 @@ class Training:
     config: TrainingConfig
     size: ModelSize
     tokens: float  # mean of a row
-    longest: float  # tokens of the longest row
     steps: int  # of the optimiser that are still to be done
     kind: str  # of its devices, cpu or cuda
-    workers: int
-    room: float | None  # bytes of a device; None: unlimited
 
     @property
     def bf16(self) -> bool:
@@ -127,57 +113,17 @@ class Training:
         return precision == "bf16" or (precision == "auto" and self.kind == "cuda")
 
     @property
-    def share(self) -> int:
-        """Rows of a step that each device has."""
-        return -(-self.config.train.batch_size // self.workers)
-
-    @property
-    def limit(self) -> float | None:
-        """Bytes that a worker may use: as `train.memory_gib` says, or all of its device's; None: unlimited."""
-        stated = self.config.train.memory_gib
-        return self.room if stated is None else stated * GIB
-
-    @cached_property
-    def at_once(self) -> int:
-        """Rows that go through the model at once on each device: as many as fit, but for what the config says; one if
-        none fits, which `refusals` refuses.
+    def state(self) -> float:
+        """Bytes of weights, gradients and both moments of AdamW, fp32: what a device must hold, however few rows go
+        through the model at once.
         """
-        if self.limit is None or self.config.train.micro_batch:
-            return min(self.share, self.config.train.micro_batch or self.share)
-        return even_split(self.share, max(1, self.fitting(self.limit)))
-
-    def fitting(self, room: float) -> int:
-        """How many rows of its share fit into `room` bytes; 0: not even one."""
-        return bisect_right(range(1, self.share + 1), room, key=self.memory_of)
-
-    @property
-    def memory(self) -> float:
-        """Bytes of a device."""
-        return self.memory_of(self.at_once)
-
-    def memory_of(self, rows: int) -> float:
-        """Bytes of a device with so many rows at once: the state, what autograd keeps, and a chunk of logits with the
-        gradient of the output matrix.
-        """
-        size = self.size
-        logits = CHUNK_COPIES * min(CHUNK_VALUES[self.kind], self._tokens(rows) * size.predicted * size.vocabulary)
-        kept = 4 * logits + GRADIENT * size.output * (size.predicted > 0)
-        return STATE * size.parameters + self.activations_of(rows) + kept
-
-    def activations_of(self, rows: int) -> float:
-        """Bytes that autograd keeps of so many rows for the backward pass."""
-        layers = self.size.behind / (12 * self.size.width**2)  # decoders are as many layers as they have weights
-        return self._tokens(rows) * self.size.width * KEPT_BYTES[self.bf16] * layers
-
-    def _tokens(self, rows: int) -> float:
-        """A GPU must hold the longest rows; a CPU's limit is the mean."""
-        return rows * (self.longest if self.kind == "cuda" else self.tokens)
+        return (WEIGHT + GRADIENT + MOMENTS) * self.size.parameters
 
     @property
     def flops(self) -> float:
-        """FLOPs of all steps. Rows that meet and are cut go forward twice."""
+        """FLOPs of all steps. Rows that meet in the loss and are cut go forward twice."""
         train, rows = self.config.train, self.steps * self.config.train.batch_size
-        passes = 3 + (self.size.meets and self.at_once * self.workers < train.batch_size)
+        passes = 3 + (self.size.meets and train.micro_batch is not None)
         return 2 * passes * rows * self.tokens * (self.size.behind + self.size.predicted * self.size.output)
 
 

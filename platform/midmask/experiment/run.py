@@ -14,7 +14,6 @@ from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, Ti
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load, produce
-from midmask.store.leases import Timing
 from midmask.store.place import Place
 from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
@@ -33,23 +32,12 @@ class Maker(Protocol):
 
 
 class Runner:
-    """Computes steps into a storage with given makers, one after another in this process, and reports to an observer.
+    """Computes steps into a storage with given makers, one after another in this process; reports to an observer."""
 
-    Args:
-        timing: of the leases by which jobs that share the storage see who still works; None: the default.
-    """
-
-    def __init__(
-        self,
-        storage: Place,
-        makers: Mapping[str, Maker],
-        observer: Observer = unobserved,
-        timing: Timing | None = None,
-    ) -> None:
+    def __init__(self, storage: Place, makers: Mapping[str, Maker], observer: Observer = unobserved) -> None:
         self.storage = storage
         self._makers = makers
         self._observer = observer
-        self._timing = timing
         self._learnable: set[str] = set()
 
     def compute(self, target: Step) -> Artifact:
@@ -68,7 +56,7 @@ class Runner:
         Args:
             until: of `time.monotonic`.
         """
-        timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until), self._timing)
+        timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until))
         while time.monotonic() < until and (ready := graph.ready()):
             try:
                 timed.compute_next(graph, ready[0])
@@ -114,9 +102,7 @@ class Runner:
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
         finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
         artifacts = {name: load(source.place(self.storage)) for name, source in finished.items()}
-        if not artifacts:
-            return
-        if artifacts.keys() >= needed.keys():
+        if len(artifacts) == len(needed):
             refuse_unlearnable(setup(step.config, artifacts), step.path)
             self._learnable.add(step.fingerprint)
         # The inputs that are still to come add no rows
@@ -136,7 +122,7 @@ class Runner:
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        artifact = produce(step.place(self.storage), self._record(step, inputs), fill, self._timing)
+        artifact = produce(step.place(self.storage), self._record(step, inputs), fill)
         self._observer(Ended(step, artifact))
         return artifact
 

@@ -117,8 +117,8 @@ class Stages:
             train=stage.train,
             per_query=stage.per_query,
             missing_positive_score=stage.missing_positive_score,
-            query_length=stage.query_length or tokens.query_length,
-            passage_length=stage.passage_length or tokens.max_length,
+            query_length=tokens.query_length,
+            passage_length=tokens.max_length,
         )
         return Step(
             "finetune",

@@ -1,10 +1,9 @@
 """How many rows go through a model at once on a device: as many as its memory holds, found by a rehearsal.
 
 A step's rows may be cut in any way without changing its result: sums are added up, and rows that meet in the loss are
-cut with the gradient cache. So nobody has to set `train.micro_batch`; a plan derives it from the same sum
-(`estimate.trainings`). What the memory holds are the bytes that autograd saves in a forward pass for the backward pass,
-on real and on fake tensors; of layers with activation checkpointing the inputs of all of them, and all that one layer
-saves while the backward pass computes it again.
+cut with the gradient cache. So nobody has to set `train.micro_batch`. What the memory holds are the bytes that autograd
+saves in a forward pass for the backward pass, on real and on fake tensors; of layers with activation checkpointing the
+inputs of all of them, and all that one layer saves while the backward pass computes it again.
 """
 
 import logging
