@@ -16,7 +16,6 @@ ENVIRONMENT = """environment variables:
   MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
   MIDMASK_STORAGE       as --storage
   MLFLOW_TRACKING_URI   as --tracking-uri
-  MIDMASK_VERIFY        1: as --verify
   MIDMASK_ALLOW_DOWNLOAD  1: as --allow-download
   MIDMASK_VERBOSE       1: as --verbose
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
@@ -118,12 +117,6 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
         "that no other training of the job would use, and without GPUs 1",
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
-    shared.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare the contents of files on this disk with their digests when they are read (sizes, and what comes "
-        "from elsewhere, always are)",
-    )
     shared.add_argument(
         "--allow-download",
         action="store_true",

@@ -89,15 +89,12 @@ def same_command() -> str:
     return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
 
 
-VERIFY = "MIDMASK_VERIFY"
 ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
+"""The switch that worker processes have too."""
 
 VERBOSE = "MIDMASK_VERBOSE"
 
-TRUST = {"verify": VERIFY, "allow_download": ALLOW_DOWNLOAD}
-"""Name of the flag -> variable, of switches that worker processes have too."""
-
-SWITCHES = {**TRUST, "verbose": VERBOSE}
+SWITCHES = {"allow_download": ALLOW_DOWNLOAD, "verbose": VERBOSE}
 """Name of the flag -> variable."""
 
 ON = ("1", "true", "yes", "on")

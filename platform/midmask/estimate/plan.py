@@ -31,8 +31,9 @@ from midmask.estimate.volumes import (
     PAIR_BYTES,
     RANKED_BYTES,
     Volumes,
-    bm25_size,
+    collection_of,
     dense_bytes,
+    list_length,
     read_and_written,
 )
 from midmask.experiment.graph import Graph, Step
@@ -127,8 +128,7 @@ def estimate(
 
 def _volume(volumes: Volumes, step: Step) -> str:
     """The size of a step's collection and the source of that number; empty if the step has no collection."""
-    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
-    if corpus is None or corpus.name not in ("prepare", "join"):
+    if (corpus := collection_of(step)) is None:
         return ""
     volume = volumes.corpus(corpus)
     name = getattr(corpus.config, "name", "") or " + ".join(getattr(corpus.config, "names", ()))
@@ -363,8 +363,8 @@ class Charges:
         return Charge(step, seconds, tokens=pairs * pair, bytes=PAIR_BYTES * pairs)
 
     def _bm25(self, step: Step) -> Charge:
-        passages, queries = bm25_size(step, self.volumes)
-        _, size = read_and_written(step, self.volumes)
+        queries, size = read_and_written(step, self.volumes)
+        passages = self.volumes.corpus(step.inputs["corpus"]).passages
         seconds = passages * queries / BM25_PASSAGES_PER_SECOND / min(self._workers, self._shape.cores)
         return Charge(step, seconds, bytes=size)
 
@@ -377,10 +377,3 @@ class Charges:
             read = min(self.volumes.texts(step).volume.passages, config.vocabulary_passages)
             seconds += read / VOCABULARY_PER_SECOND
         return Charge(step, seconds, bytes=size)
-
-
-def list_length(step: Step, most: int | None = None) -> int:
-    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
-    config: Any = step.config
-    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
-    return min(length, most or length)

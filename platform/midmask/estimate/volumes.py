@@ -193,54 +193,46 @@ def _bytes_of(table: pa.Table) -> float:
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
 
 
-def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
-    """Numbers of passages and queries of a step `bm25`."""
-    config: Any = step.config
-    volume = volumes.corpus(step.inputs["corpus"])
-    return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
-
-
-TEXT_BYTES = 0.6  # bytes a character of a prepared text, zstd
-TOKEN_BYTES = 1.6  # bytes a token of a token row, zstd
-RANKED_BYTES = 7  # bytes a row of a ranked list
-RUN_BYTES = 11  # bytes a row of a TREC run file, gzip
-NEGATIVE_BYTES = 14  # bytes a mined negative
+RANKED_BYTES = 7  # bytes a row of a ranked list, of mined negatives or of a run file
 PAIR_BYTES = 30  # bytes a scored pair, with its candidate
-QUERY_BYTES = 60  # bytes a query with its judgements, zstd
-OF_TEXTS = {"bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55}  # bytes a character of a text
+OF_TEXTS = {
+    **dict.fromkeys(("prepare", "join", "queries"), 0.6),
+    **dict.fromkeys(("spans", "pseudo_queries", "statistics", "weigh"), 0.9),
+    **{"tokenise": 0.36, "bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55},
+}
+"""Bytes that steps which go through a whole collection write for a character of its texts, compressed with zstd."""
+
+
+def collection_of(step: Step) -> Step | None:
+    """The collection that a step reads; None for one that reads none."""
+    while step.name not in ("prepare", "join"):
+        sources = [step.inputs[name] for name in ("corpus", "tokens", "words") if name in step.inputs]
+        if not sources:
+            return None
+        step = sources[0]
+    return step
 
 
 def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
-    """The texts that a step without a model reads, and the bytes that it writes."""
+    """The texts that a step without a model reads, passages or queries, and the bytes that it writes."""
     config: Any = step.config
-    if step.name == "tokenise":
-        texts = volumes.texts(step)
-        passages, queries = texts.volume.passages, texts.volume.queries
-        return passages + queries, TOKEN_BYTES * (passages * texts.tokens + queries * texts.query_tokens)
-    if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
-        texts = volumes.texts(step.inputs["tokens"])
-        return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
-    if step.name in ("bm25", "fuse"):
-        passages, queries = bm25_size(step.inputs.get("bm25", step), volumes)
-        return queries, RANKED_BYTES * queries * min(config.depth, passages)
-    if step.name == "bm25_index":
-        counted, size = read_and_written(step.inputs["words"], volumes)
-        return counted, size * OF_TEXTS["bm25_index"] / OF_TEXTS["bm25_words"]
-    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
-    if corpus is None:
+    collection = collection_of(step)
+    if collection is None:
         return 0.0, 0.0
-    volume = volumes.corpus(corpus)
-    characters = volume.passages * volume.characters
-    if corpus is step:
-        return volume.passages + volume.queries, TEXT_BYTES * characters + QUERY_BYTES * volume.queries
+    volume = volumes.corpus(collection)
     if step.name in OF_TEXTS:
-        return volume.passages, OF_TEXTS[step.name] * characters
-    if step.name == "queries":
-        return volume.passages, TEXT_BYTES * characters + QUERY_BYTES * config.max_queries
-    queries = volume.of_split(getattr(config, "split", "train"), getattr(config, "max_queries", None))
-    if step.name == "evaluate":
-        return queries, RUN_BYTES * queries * min(config.depth, volume.passages)
-    return queries, NEGATIVE_BYTES * queries * getattr(config, "per_query", 1)
+        queries = volume.queries if step.name in ("prepare", "tokenise") else 0
+        return volume.passages + queries, OF_TEXTS[step.name] * volume.passages * volume.characters
+    splits = getattr(config, "splits", None) or (getattr(config, "split", "train"),)
+    queries = sum(volume.of_split(split, getattr(config, "max_queries", None)) for split in splits)
+    return queries, RANKED_BYTES * queries * min(list_length(step), volume.passages)
+
+
+def list_length(step: Step, most: int | None = None) -> int:
+    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
+    config: Any = step.config
+    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
+    return min(length, most or length)
 
 
 LINK_BYTES = 8

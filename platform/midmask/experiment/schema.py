@@ -152,14 +152,8 @@ class Recipe(Config):
         """
         shape = shape_of(self.backbone)
         form = self.objective.row_form() if self.objective else RowForm()
-        lengths = {"tokens.max_length": self.tokens.max_length}
-        if form.rows == "spans":
-            lengths = {"spans.span_length": self.spans.span_length, **lengths}
-        if form.rows == "pseudo_queries":
-            lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
-        lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
-        for field, length in lengths.items():
-            if length > shape.max_length:
+        for field, length in flatten(self).items():
+            if _is_read_length(field) and length and length > shape.max_length:
                 raise UserError(
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
@@ -206,10 +200,8 @@ class Recipe(Config):
 
 
 def _is_read_length(path: str) -> bool:
-    """Whether a field says how many tokens of a text the backbone reads in a stage, in mining or in the evaluation."""
-    section, _, name = path.rpartition(".")
-    reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
-    return reads and name in ("query_length", "passage_length")
+    """Whether a field says how many tokens of a text the backbone reads; a teacher has a backbone of its own."""
+    return path.endswith("_length") and ".teacher" not in path
 
 
 def recipe_from(data: dict[str, Any]) -> Recipe:
