@@ -21,7 +21,6 @@ from midmask.estimate.devices import Device, Shape, this_machine
 from midmask.estimate.trainings import (
     ModelSize,
     Training,
-    mean_lengths,
     model_size,
     pair_tokens,
     row_tokens,
@@ -275,7 +274,7 @@ class Charges:
         config: Any = step.config
         device, steps = self._shape.device, step.optimiser_steps - (step.resume.optimiser_steps if step.resume else 0)
         size = trained_size(config, *self.encoder(step))
-        tokens = row_tokens(config, mean_lengths(step, self.volumes))
+        tokens = row_tokens(step, self.volumes)
         trained = Training(config, size, tokens, steps, device.kind)
         own = [pace for pace in self._paces if pace.method == method_of(config)]
         devices = self._workers * self._at_once if device.kind == "cuda" else self._shape.count

@@ -28,12 +28,6 @@ def as_text(plan: Estimate) -> str:
     kinds = dict.fromkeys(charge.step.name for charge in plan.charges)
     lines += [_line(kind, [each for each in plan.charges if each.step.name == kind]) for kind in kinds]
     lines.append(_line("in all", plan.charges))
-    trainings = {charge.step.name: charge.training for charge in plan.charges if charge.training is not None}
-    for name, training in trainings.items():
-        lines.append(
-            f"  memory of a device in {name}: {gib(training.state)} of weights, gradients and AdamW's moments, and as "
-            "many rows as fit beside them"
-        )
     held = max(plan.charges, key=lambda charge: charge.host)
     if held.host:
         lines.append(f"  memory of the host in {held.step.name}: {gib(held.host)}")
@@ -46,9 +40,7 @@ def _pace(plan: Estimate) -> str:
     is_measured = plan.shape.label and device.kind == "cpu"
     told = "as this machine multiplies" if is_measured else "as stated in midmask/estimate/devices.py"
     source = f"as {plan.paces} finished trainings" if plan.paces else told
-    rate = (
-        f"{_count(device.rate(bf16=device.kind == 'cuda'))} FLOP/s {'a core' if device.kind == 'cpu' else 'a device'}"
-    )
+    rate = f"{_count(device.rate(bf16=device.kind == 'cuda'))} FLOP/s a {'core' if device.kind == 'cpu' else 'device'}"
     trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
     return f"{rate}, {source}; trainings {trainings}, {plan.workers} worker{'s' if plan.workers > 1 else ''} each"
 

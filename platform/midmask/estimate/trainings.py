@@ -14,7 +14,7 @@ from typing import Any
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.families import FAMILIES, shape_from
 from midmask.encoders.reading import SIZES, read_settings
-from midmask.estimate.volumes import QUERY_TOKENS, Volumes
+from midmask.estimate.volumes import TextVolumes, Volumes
 from midmask.experiment.graph import Step
 from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, ObjectiveConfig
@@ -127,53 +127,30 @@ class Training:
         return 2 * passes * rows * self.tokens * (self.size.behind + self.size.predicted * self.size.output)
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """Tokens, specials included: of a passage (or span), and of a query, pseudo-query or second span."""
-
-    passage: float
-    query: float
-
-
-def mean_lengths(step: Step, volumes: Volumes) -> Lengths:
-    """Mean lengths of a training's texts, read from what is finished or from what is known of the collection."""
+def row_tokens(step: Step, volumes: Volumes) -> float:
+    """Mean tokens of a training's row, specials included, by what is finished or what is known of the collection."""
     config: Any = step.config
-    texts, longest = volumes.texts(step.inputs["tokens"]), longest_lengths(step)
-    if "spans" in step.inputs:
-        done = volumes.find_finished(step.inputs["spans"])
-        span = done.result["tokens_per_span"] if done else min(longest.passage, texts.tokens / 2 + 1)
-        return Lengths(span, span)
-    if isinstance(config, PretrainConfig) and config.objective.row_form().rows == "packed":
-        return Lengths(longest.passage, 0.0)
-    return Lengths(min(texts.tokens, longest.passage), min(texts.query_tokens, longest.query))
-
-
-def longest_lengths(step: Step) -> Lengths:
-    """Maximum number of tokens of a row's texts."""
-    config: Any = step.config
-    if isinstance(config, FinetuneConfig | GeneratorConfig):
-        return Lengths(config.passage_length, config.query_length)
-    if isinstance(config, TeachConfig):
-        return Lengths(config.loss.max_length, config.query_length)
-    if "spans" in step.inputs:
-        span = step.inputs["spans"].config.span_length  # type: ignore[attr-defined]
-        return Lengths(span, span)
-    passage = config.excerpt or step.inputs["tokens"].config.max_length  # type: ignore[attr-defined]
-    if (queries := step.inputs.get("pseudo_queries")) is None:
-        return Lengths(passage, QUERY_TOKENS)
-    made = queries.inputs.get("pairs", queries)  # of which a filter may have kept a part
-    return Lengths(passage, made.config.max_length)  # type: ignore[attr-defined]
-
-
-def row_tokens(config: TrainingConfig, lengths: Lengths) -> float:
-    """Tokens of a row whose texts have these lengths."""
+    texts = volumes.texts(step.inputs["tokens"])
     if isinstance(config, PretrainConfig):
-        second = {"spans": lengths.passage, "pseudo_queries": lengths.query}.get(config.objective.row_form().rows, 0.0)
-        return lengths.passage + second
+        return _pretraining_tokens(step, config, texts, volumes)
+    query = min(texts.query_tokens, config.query_length)
     if isinstance(config, TeachConfig):
-        return (1 + config.per_query) * pair_tokens(lengths.query, lengths.passage, config.loss.max_length)
+        return (1 + config.per_query) * pair_tokens(query, texts.tokens, config.loss.max_length)
     group = 1 if isinstance(config, GeneratorConfig) else 1 + config.per_query
-    return lengths.query + group * lengths.passage
+    return float(query + group * min(texts.tokens, config.passage_length))
+
+
+def _pretraining_tokens(step: Step, config: PretrainConfig, texts: TextVolumes, volumes: Volumes) -> float:
+    read: dict[str, Any] = {name: source.config for name, source in step.inputs.items()}
+    longest = float(config.excerpt or read["tokens"].max_length)
+    rows = config.objective.row_form().rows
+    if rows == "spans":
+        done = volumes.find_finished(step.inputs["spans"])
+        return 2 * (done.result["tokens_per_span"] if done else min(read["spans"].span_length, texts.tokens / 2 + 1))
+    if rows == "packed":
+        return longest
+    queries = min(texts.query_tokens, read["pseudo_queries"].max_length) if rows == "pseudo_queries" else 0
+    return min(texts.tokens, longest) + queries
 
 
 def pair_tokens(query: float, passage: float, longest: float) -> float:

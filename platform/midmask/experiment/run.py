@@ -5,8 +5,9 @@ that its maker took.
 """
 
 import contextlib
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from midmask.errors import UserError
@@ -46,22 +47,33 @@ class Runner:
         """
         graph = Graph.left_in(self.storage, [target])
         report_finished(graph.finished.values(), self.storage, self._observer)
-        while ready := graph.ready():
-            self.compute_next(graph, ready[0])
+        self.compute_until(graph, math.inf)
         return load(target.place(self.storage))
 
-    def compute_until(self, graph: Graph, until: float) -> None:
+    def compute_until(
+        self,
+        graph: Graph,
+        until: float,
+        takes: Callable[[Step], bool] = lambda step: True,
+        *,
+        keep_going: bool = False,
+    ) -> None:
         """Computes steps of a graph as long as there is time, and lets a training stop where it is when there is not.
 
         Args:
             until: of `time.monotonic`.
+            takes: which steps are computed; the others, and what needs them, stay in the graph.
+            keep_going: whether steps that need no failed one are still computed. Else the first failure is raised.
         """
         timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until))
-        while time.monotonic() < until and (ready := graph.ready()):
+        while time.monotonic() < until and (ready := list(filter(takes, graph.ready()))):
             try:
                 timed.compute_next(graph, ready[0])
             except TimeIsUp:
                 return
+            except Exception:
+                if not keep_going:
+                    raise
 
     def compute_next(self, graph: Graph, step: Step) -> None:
         """Computes a ready step of a graph. A failure is reported, with all that is lost by it, and raised. Before a
