@@ -125,13 +125,13 @@ def test_a_model_that_no_device_of_the_shape_holds_is_refused_with_the_smallest_
     refuse_impossible(told)
     state = only(told, "pretrain").training.state
     small = replace(told.shape, device=replace(told.shape.device, memory=int(state)))
-    with pytest.raises(UserError, match=r"moments take 1.3 GiB, and a training has 1.[0-9] GiB.* or --on 1xT4"):
+    with pytest.raises(UserError, match=r"moments take 1\.. GiB, and a training has 1\.. GiB.* or --on 1xT4"):
         refuse_impossible(replace(told, shape=small))
 
 
 def test_more_workers_than_devices_are_refused(recipe, tmp_path):
-    assert "5 in all, and 4xA100-40G has 4" in refusal(recipe, "4xA100-40G", tmp_path, workers=5)
-    assert "2.5 in all, and 2xcpu has 2; use --workers 4 or fewer" in refusal(recipe, "2xcpu", tmp_path, workers=5)
+    assert "a GPU to itself, and 4xA100-40G has room for 4" in refusal(recipe, "4xA100-40G", tmp_path, workers=5)
+    assert "2xcpu has room for 4; use --workers 4 or fewer" in refusal(recipe, "2xcpu", tmp_path, workers=5)
 
 
 def test_trainings_side_by_side_have_a_device_each(large, tmp_path):
@@ -144,7 +144,7 @@ def test_trainings_side_by_side_have_a_device_each(large, tmp_path):
     assert spread.total_hours == pytest.approx(beside.total_hours)
     pairs = estimate([target], storage, shape, per_training=2, side_by_side=True)
     assert (pairs.workers, pairs.at_once) == (2, 2)
-    with pytest.raises(UserError, match="has 4"):
+    with pytest.raises(UserError, match="has room for 4"):
         refuse_impossible(estimate([target], storage, shape, workers=5, side_by_side=True))
 
 

@@ -93,12 +93,11 @@ def refuse_impossible(plan: Estimate) -> None:
     """Raises UserError, with the sum, for more workers than devices have room for, a model or an index that does not
     fit into a device's or the host's memory, or more than `CPU_DAYS` without a GPU.
     """
-    trainings = [(charge.step, charge.training) for charge in plan.charges if charge.training is not None]
-    if trainings:
+    if any(charge.training for charge in plan.charges):
         _refuse_too_many_workers(plan)
-    for step, training in trainings:
-        _refuse_too_large(plan, step.name, training)
     for charge in plan.charges:
+        if charge.training is not None:
+            _refuse_too_large(plan, charge.step.name, charge.training)
         _refuse_index(plan, charge)
     if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
         raise UserError(
@@ -108,17 +107,14 @@ def refuse_impossible(plan: Estimate) -> None:
 
 
 def _refuse_too_many_workers(plan: Estimate) -> None:
+    """Each process of a training has a GPU, or a part of a CPU, to itself."""
     shape, workers = plan.shape, plan.workers * plan.at_once
-    if shape.device.kind == "cuda" and workers > shape.count:
+    has_gpus = shape.device.kind == "cuda"
+    needed, room = ("a GPU", shape.count) if has_gpus else ("half a CPU", int(shape.cores / CPUS_PER_WORKER))
+    if workers > room:
         raise UserError(
-            f"--workers {workers}: one GPU each, {workers} in all, and {shape} has {shape.count}; use --workers "
-            f"{shape.count} or fewer, or name a larger shape"
-        )
-    if shape.device.kind == "cpu" and workers * CPUS_PER_WORKER > shape.cores:
-        raise UserError(
-            f"--workers {workers}: each needs at least {CPUS_PER_WORKER} CPUs with its reading task, "
-            f"{workers * CPUS_PER_WORKER:g} in all, and {shape} has {shape.cores}; use --workers "
-            f"{int(shape.cores / CPUS_PER_WORKER)} or fewer"
+            f"--workers {workers}: each needs at least {needed} to itself, and {shape} has room for {room}; use "
+            f"--workers {room} or fewer, or name a larger shape"
         )
 
 

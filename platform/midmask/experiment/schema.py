@@ -152,8 +152,10 @@ class Recipe(Config):
         """
         shape = shape_of(self.backbone)
         form = self.objective.row_form() if self.objective else RowForm()
+        unread = {"spans", "pseudo_queries"} - {form.rows}
         for field, length in flatten(self).items():
-            if _is_read_length(field) and length and length > shape.max_length:
+            is_read = _is_read_length(field) and field.partition(".")[0] not in unread
+            if is_read and length and length > shape.max_length:
                 raise UserError(
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
