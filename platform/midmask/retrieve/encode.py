@@ -60,7 +60,6 @@ class EncodeConfig(Config):
         None, ge=1, description="words of a lexical view that are kept; none: as many as the model was trained for"
     )
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
-    actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")
