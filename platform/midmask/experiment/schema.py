@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.core.config import Config, added, as_user_error, flatten, override
-from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
+from midmask.corpora import CorpusConfig, JoinConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
@@ -177,7 +177,6 @@ class Recipe(Config):
             stage.loss.check(shape)
             stage.loss.check_representation(self.representation, shape.width)
             stage.check(f"stages.{number}")
-            self._check_mining(f"stages.{number}.mine", stage)
 
     def _check_scored_width(self, width: int, whole: int) -> None:
         """Raises UserError for dimensions that no dense view has, or that an index does not search by."""
@@ -191,14 +190,6 @@ class Recipe(Config):
             raise UserError(
                 f"evaluation.width = {width}: it is of an exact search; leave it out, or set evaluation.index=Flat"
             )
-
-    def _check_mining(self, place: str, stage: StageConfig) -> None:
-        """Raises UserError for a split that the corpus does not have."""
-        usual = stage.mine.split == "train" and self.corpus.splits == "complete"
-        if (stage.sources or stage.queries is not None) and not usual:
-            splits = judged_splits(self.corpus)
-            if stage.mine.split not in splits:
-                raise unknown(f"{place}.split", stage.mine.split, splits)
 
 
 def _is_read_length(path: str) -> bool:
