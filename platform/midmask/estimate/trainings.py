@@ -146,7 +146,8 @@ def _pretraining_tokens(step: Step, config: PretrainConfig, texts: TextVolumes, 
     rows = config.objective.row_form().rows
     if rows == "spans":
         done = volumes.find_finished(step.inputs["spans"])
-        return 2 * (done.result["tokens_per_span"] if done else min(read["spans"].span_length, texts.tokens / 2 + 1))
+        guess = min(read["spans"].span_length, texts.tokens / 2 + 1)
+        return 2 * float(done.result["tokens_per_span"] if done else guess)
     if rows == "packed":
         return longest
     queries = min(texts.query_tokens, read["pseudo_queries"].max_length) if rows == "pseudo_queries" else 0
