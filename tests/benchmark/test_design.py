@@ -237,9 +237,13 @@ def test_settings_and_systems_are_chosen_by_name(ask) -> None:
 
 
 def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditions(ask) -> None:
-    flags = {"systems": "retromae,simcse,retromae[merge=0.5]", "settings": "no labels", "representations": "dense"}
+    flags = {
+        "systems": "retromae,simcse,retromae[pretrain.learning_rate=5e-6]",
+        "settings": "no labels",
+        "representations": "dense",
+    }
     layout = lay_out(ask("pretrained", **flags))
-    assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[merge=0.5]", "bm25"]
+    assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[pretrain.learning_rate=5e-6]", "bm25"]
     assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
 
 

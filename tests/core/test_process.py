@@ -21,8 +21,6 @@ MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         ({"cpu.max": "150000 100000"}, 1, MEMORY),
         ({"cpu.max": "50000 100000"}, 1, MEMORY),
         ({"cpu.max": "6400000 100000"}, CORES, MEMORY),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, CORES, MEMORY),
-        ({"cpu/cpu.cfs_quota_us": "150000", "cpu/cpu.cfs_period_us": "100000"}, 1, MEMORY),
         ({"memory.max": "max"}, CORES, MEMORY),
         ({"memory.max": str(2**30)}, CORES, 2**30),
         ({"memory.max": str(2**62)}, CORES, MEMORY),

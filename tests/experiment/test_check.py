@@ -5,7 +5,6 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from ir_measures import Qrel, ScoredDoc
 from safetensors.torch import save_file
@@ -15,7 +14,6 @@ from midmask.app.driver import recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.core.config import flatten, override
-from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.experts import FILE
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, as_folder_reads
@@ -25,20 +23,17 @@ from midmask.experiment.plan import plan, settle_precision
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
-from midmask.experiment.steps import MergeConfig, merge
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve import ranked
 from midmask.retrieve.bm25.search import Bm25Config
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.teacher.teach import TeacherConfig
-from midmask.text.vocabulary import Vocabulary
 from tests.support.api import toy
-from tests.support.benchmark.tiny import Unread, short, write_collection
+from tests.support.benchmark.tiny import short, write_collection
 from tests.support.corpora.collections import json_lines, write, write_beir
-from tests.support.encoders.models import random_model, write_tokenizer
+from tests.support.encoders.models import random_model
 
 
 def on(folder: Path, family: str, **fields: object) -> Recipe:
@@ -156,34 +151,6 @@ def test_a_recipe_with_widths_is_searched_by_them_without_new_vectors(tmp_path: 
     whole, cut = (search_of(override(recipe, {"evaluation.width": width})) for width in (None, 32))
     assert cut.config.width == 32 and cut.fingerprint != whole.fingerprint
     assert all(cut.inputs[name] == whole.inputs[name] for name in ("passages", "queries")), "encoded once"
-
-
-def artifact(folder: Path, tokenizer: Path, seed: int) -> Artifact:
-    backbone = build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=seed)
-    backbone.save(folder / "model", tokenizer)
-    return Artifact(Place(str(folder)), {"fingerprint": folder.name})
-
-
-def test_every_weight_of_the_encoder_is_the_mean_and_the_head_is_the_trained_one(tmp_path: Path) -> None:
-    tokenizer = write_tokenizer(tmp_path / "tokenizer", "bert")
-    inputs = {name: artifact(tmp_path / name, tokenizer, seed) for seed, name in enumerate(("initial", "start"))}
-    merge(MergeConfig(start_share=0.25), inputs, Place(str(tmp_path / "out")))
-    files = [tmp_path / name / "model" / "model.safetensors" for name in ("initial", "start", "out")]
-    start, end, found = map(safetensors.torch.load_file, files)
-    assert found.keys() == end.keys() and any(name.startswith("cls.") for name in found)
-    for name, tensor in found.items():
-        mean = 0.25 * start[name].double() + 0.75 * end[name].double()
-        torch.testing.assert_close(tensor.double(), mean if name.startswith("bert.") else end[name].double())
-    load_backbone(tmp_path / "out" / "model", dropout=0.0)
-
-
-def test_fine_tuning_and_the_untuned_retriever_begin_with_it() -> None:
-    steps = plan(apply_changes(RECIPES["retromae"](), {"backbone.name": "minilm", "merge": 0.5}), Unread())
-    for step in (steps.stages[0], steps.untuned):
-        assert step.inputs["start"].name == "merge"
-        assert step.inputs["start"].inputs == {"start": steps.pretrained, "initial": steps.initial}
-    steps = plan(apply_changes(RECIPES["retromae"](), {"backbone.name": "minilm"}), Unread())
-    assert steps.stages[0].inputs["start"] == steps.pretrained
 
 
 FOLLOWING = {

@@ -173,7 +173,7 @@ CHANGES = [("pretrain.steps", "9" * 5000), ("pretrain.steps", "[[[["), ("pretrai
            ("pretrain.steps", "9" * 20), ("corpus.name", "beir:\ud800"), ("corpus.name", '"beir:\\ud800"'),
            ("corpus.name", "beir:a\0b"), ("pretrain.batch_size", "1e23"), ("pretrain.batch_size", "1" + "0" * 15),
            ("pretrain.learning_rate", "1e400"), ("pretrain.learning_rate", "NaN"), ("\ud800" * 9000, "1"),
-           ("stages.0.passage_length", "100000"), ("evaluation.passage_length", "100000")]  # fmt: skip
+           ("evaluation.passage_length", "100000")]  # fmt: skip
 
 
 def test_a_setting_that_cannot_be_is_refused() -> None:

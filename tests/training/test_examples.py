@@ -12,7 +12,6 @@ from scipy.stats import chisquare
 
 from midmask.core.config import override
 from midmask.errors import UserError
-from midmask.estimate.trainings import longest_lengths
 from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
@@ -300,7 +299,6 @@ def recipe(name: str = "retromae", **changes: Any) -> Recipe:
 def test_a_training_reads_excerpts_and_is_another_one(name, tokens):
     none, some = (plan(recipe(name, excerpt=length)).pretrained for length in (None, 16))
     assert some is not None and none.fingerprint != some.fingerprint
-    assert longest_lengths(some).passage == 16 < longest_lengths(none).passage
     read = Artifact(tokens, {"fingerprint": "f", "result": {}, "config": {"max_length": 48}})
     setup = pretrain_setup(plan(recipe(excerpt=16)).pretrained.config, {"tokens": read})
     assert setup.rows == ExcerptExamples(PassageExamples(tokens, "f"), 16) and setup.longest == 16

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from midmask.backend.worker_group import absolute
 from midmask.corpora import CorpusConfig, prepare
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.folder import load_bi_encoder
@@ -64,15 +63,6 @@ def test_rows_are_what_the_objective_reads():
     assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
     assert not setup_of("simcse").rows.by_length, "where rows meet, batches are not grouped by length"
     assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
-
-
-def test_every_place_is_absolute_for_workers():
-    setup = absolute(setup_of("cotmae_qc", encoder_mask="weighted"))
-    places = [getattr(holder, field.name) for holder in (setup, setup.rows) for field in fields(holder)]
-    named = {place.uri for place in places if isinstance(place, Place)}
-    read = {"tokens", "corpus", "pseudo_queries", "weights"}
-    assert {uri.rpartition("/")[2] for uri in named} == read and all(uri.startswith("/") for uri in named)
-    assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
 
 
 HYBRID = Representation(width=8, lexical="logits", passage_terms=20, specials=False)

@@ -27,7 +27,7 @@ from midmask.experiment.evaluations import (
 from midmask.experiment.graph import Step
 from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
-from midmask.experiment.report import evaluations_table, per_query
+from midmask.experiment.report import per_query, results_table
 from midmask.experiment.run import Runner
 from midmask.retrieve.bm25 import BM25
 from midmask.retrieve.ranked import Fusion, TieRule
@@ -84,7 +84,7 @@ class Scores:
         return per_query(self.artifact)
 
     def __str__(self) -> str:
-        return evaluations_table(f"{self.corpus} {self.split}", {self.system: self.artifact})
+        return results_table({self.system: self.artifact}, f"{self.corpus} {self.split}")
 
     def __repr__(self) -> str:
         return str(self)

@@ -16,7 +16,6 @@ ENVIRONMENT = """environment variables:
   MIDMASK_HOME          folder against which relative stores are resolved (default: the one that holds pyproject.toml)
   MIDMASK_STORAGE       as --storage
   MLFLOW_TRACKING_URI   as --tracking-uri
-  MIDMASK_VERIFY        1: as --verify
   MIDMASK_ALLOW_DOWNLOAD  1: as --allow-download
   MIDMASK_VERBOSE       1: as --verbose
   RAY_ADDRESS           host:port of the cluster to join (default: the one on this machine, else a local Ray is started)
@@ -107,12 +106,6 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
     )
     shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
     shared.add_argument(
-        "--verify",
-        action="store_true",
-        help="compare the contents of files on this disk with their digests when they are read (sizes, and what comes "
-        "from elsewhere, always are)",
-    )
-    shared.add_argument(
         "--allow-download",
         action="store_true",
         help="fetch a named model of the Hugging Face hub, or collection of ir_datasets, that this machine lacks",
@@ -126,8 +119,7 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
     shared.add_argument(
         "--on",
         metavar="SHAPE",
-        help="with --dry-run: the cluster, such as 8xH100, 8xH100:2048 (GiB of a machine) or 2xcpu; default: this "
-        "machine",
+        help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine",
     )
     if not whole:
         others = [action for action in shared._group_actions if action.dest not in USUAL]

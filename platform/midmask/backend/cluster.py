@@ -18,7 +18,7 @@ from ray._private.services import find_bootstrap_address
 from ray.exceptions import AuthenticationError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from midmask.core.process import TRUST, usable_cores, usable_memory
+from midmask.core.process import ALLOW_DOWNLOAD, is_on, usable_cores, usable_memory
 from midmask.errors import UserError, last_line
 from midmask.store.checks import own_versions, why_not_writable
 from midmask.store.place import Place
@@ -89,11 +89,10 @@ def _answers(address: str) -> bool:
 def _join(address: str) -> None:
     try:
         # The cluster's workers have none of this process's environment
-        trust = {name: value for name, value in os.environ.items() if name in TRUST.values() and value}
         ray.init(
             os.environ.get("RAY_ADDRESS") or "auto",  # Ray takes the token in the user's home for its own find alone
             logging_level=logging.WARNING,
-            runtime_env={"env_vars": trust} if trust else None,
+            runtime_env={"env_vars": {ALLOW_DOWNLOAD: "1"}} if is_on(ALLOW_DOWNLOAD) else None,
         )
     except RuntimeError as error:  # other versions of Ray or Python
         raise UserError(f"cannot join the Ray cluster at {address}: {' '.join(str(error).split())}") from None

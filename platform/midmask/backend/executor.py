@@ -21,7 +21,7 @@ from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.pool import run_sharded
 from midmask.backend.worker_group import train_on_ray
-from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, StepEvent, TimeIsUp, until_time_is_up
+from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, StepEvent, TimeIsUp
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import KINDS, LOCAL, StepKind
 from midmask.experiment.run import Maker, Runner
@@ -108,19 +108,10 @@ def execute(
         keep_going: whether steps that do not need a failed one are still run. Else the first failure is raised.
         until: of `time.monotonic`. Then what runs is reported as failed by `TimeIsUp`, and the rest stays in the graph.
     """
-    runner = Runner(storage, cluster_makers(use.side_by_side * use.processes), until_time_is_up(observer, until))
-    while time.monotonic() < until and (
-        ready := [step for step in graph.ready() if use.alone or step.kind.whole_collection]
-    ):
-        try:
-            runner.compute_next(graph, ready[0])
-        except TimeIsUp:
-            return
-        except Exception:
-            if not keep_going:
-                raise
-    runner.refuse_unlearnable(graph, keep_going=keep_going)
+    runner = Runner(storage, cluster_makers(use.side_by_side * use.processes), observer)
+    runner.compute_until(graph, until, lambda step: use.alone or step.kind.whole_collection, keep_going=keep_going)
     if graph.unfinished and time.monotonic() < until:
+        runner.refuse_unlearnable(graph, keep_going=keep_going)
         with Channel.open() as channel:
             _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 

@@ -39,17 +39,13 @@ IN_FLIGHT = 2
 """Calls that wait at an actor: one runs, one is ready."""
 
 
-def encode(
-    config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
-) -> dict[str, Any]:
-    """The distributed twin of `retrieve.encode.encode`: same inputs, same files, whatever the number of actors.
-
-    Args:
-        actors: instead of `config.actors`. Fewer blocks get fewer actors.
+def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
+    """The distributed twin of `retrieve.encode.encode`: same inputs, same files, whatever the number of actors; fewer
+    blocks get fewer actors.
     """
     work = Encode(config, inputs, out)
     blocks = work.begin()
-    count = min(actors or config.actors, blocks)
+    count = min(actors, blocks)
     refuse_unschedulable(count, config.threads)
     units = deque(range(blocks))
     with actor_pool(Encode, [(config, inputs, out)] * count, config.threads) as pool:
@@ -58,23 +54,17 @@ def encode(
     return work.finish()
 
 
-def search(
-    config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int | None = None
-) -> dict[str, Any]:
+def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
     """The distributed twin of `retrieve.search.search`, with one actor for each shard of the corpus; with an index,
-    every actor holds all of it, and takes the next block of queries.
-
-    Args:
-        actors: instead of `config.actors`. A corpus of fewer blocks gets fewer actors.
+    every actor holds all of it, and takes the next block of queries. Fewer blocks get fewer actors.
     """
     work = Search(config, inputs, out)
     blocks = work.begin()
-    count = actors or config.actors
-    shards = work.shards(count)
+    shards = work.shards(actors)
     if config.is_exact:
         holders, queues = shards, [deque(range(blocks)) for _ in shards]
     else:
-        holders = shards * min(count, blocks)
+        holders = shards * min(actors, blocks)
         queues = [deque(range(blocks))] * len(holders)
     refuse_unschedulable(len(holders), config.threads)
     with actor_pool(SearchWorker, [(work, shard) for shard in holders], config.threads) as pool:
@@ -105,7 +95,7 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
         raise UserError(
             f"actors = {actors}, threads = {threads}: {actors} x {threads} = {actors * threads} CPUs are asked for, "
             f"but the cluster has {' + '.join(map(str, cpus))} = {sum(cpus)}, room for {fitting} such actors; "
-            f"set actors = {max(fitting, 1)}, or start more nodes"
+            "lower --workers or threads, or start more nodes"
         )
     free = int(ray.available_resources().get("CPU", 0))
     if free < actors * threads:

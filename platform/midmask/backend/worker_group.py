@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,7 +179,6 @@ def train_on_ray(
         )
     threads = setup.train.threads or max(1, int(sum(_node_cpus())) // (workers * side_by_side))
     setup = replace(absolute(setup), train=setup.train.model_copy(update={"threads": threads}))
-    out = _absolute(out)
     notes = out / "ray"  # of Ray Train, while it runs; all nodes reach them
     scaling = ScalingConfig(
         num_workers=_sizes(workers),
@@ -359,19 +358,10 @@ def _node_cpus() -> list[float]:
 
 
 def absolute(setup: TrainingSetup) -> TrainingSetup:
-    """The setup with paths that hold in any working directory: Ray's workers have their own."""
+    """The setup with a backbone's folder that is found in any working directory: Ray's workers have their own. All
+    places are in the storage, whose path is absolute.
+    """
     name = setup.backbone.name
-    if name not in SIZES and Path(name).is_dir():
-        name = str(Path(name).absolute())
-    rows = replace(setup.rows, **_places(setup.rows))  # type: ignore[type-var]  # every kind of rows is a dataclass
-    return replace(setup, backbone=setup.backbone.model_copy(update={"name": name}), rows=rows, **_places(setup))
-
-
-def _places(values: Any) -> dict[str, Any]:
-    """The places in a dataclass's fields, absolute."""
-    values_by_name = {field.name: getattr(values, field.name) for field in fields(values)}
-    return {name: _absolute(place) for name, place in values_by_name.items() if isinstance(place, Place)}
-
-
-def _absolute(place: Place) -> Place:
-    return replace(place, uri=str(Path(place.uri).absolute())) if place.is_path else place
+    if name in SIZES or not Path(name).is_dir():
+        return setup
+    return replace(setup, backbone=setup.backbone.model_copy(update={"name": str(Path(name).absolute())}))

@@ -30,7 +30,7 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
       midmask evaluate --recipe retromae --zero-shot beir13:FOLDER
     """
     from midmask.app.driver import choose_split, compute_or_show, ending, model_product, recipe_for, recipe_for_folder
-    from midmask.experiment.evaluations import zero_shot
+    from midmask.experiment.evaluations import ZERO_SHOT, zero_shot
     from midmask.experiment.plan import plan
     from midmask.retrieve.bm25 import BM25
 
@@ -52,9 +52,8 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
     if done:
         from midmask.experiment.report import (
             evaluation_sentence,
-            evaluations_table,
             measured_sentence,
-            zero_shot_table,
+            results_table,
         )
         from midmask.store.place import Place
 
@@ -64,8 +63,8 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
             sentence = evaluation_sentence(corpus, label, done[label], done[BM25], trained=model is None)
             searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
             products = [model_product(searched)]
-        tables = [evaluations_table(f"{corpus} {split}", {name: done[name] for name in here})]
-        tables += [zero_shot_table(names, {name: done[name] for name in evaluations})] if evaluations else []
+        tables = [results_table({name: done[name] for name in here}, f"{corpus} {split}")]
+        tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
         further = {"ranked list": f"{done[label].place}/runs"}
         print(ending(options, sentence, tables, *products, further=further))
 
@@ -125,7 +124,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
         compute_or_show(options, recipe, evaluations)
         return
     from midmask.app.run import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
-    from midmask.experiment.report import evaluations_table, run_files_sentence
+    from midmask.experiment.report import results_table, run_files_sentence
 
     done = track_run_files(options, recipe, evaluations)
     place = f"{recipe.corpus.short_name} {split}"
@@ -134,7 +133,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
         if len(done) > 1
         else None
     )
-    print(ending(options, run_files_sentence(place, done), [evaluations_table(place, done)], further=further))
+    print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further=further))
 
 
 def _refuse_other_fields(options: Options) -> None:

@@ -51,7 +51,7 @@ def run_recipe(options: Options, flags: Namespace) -> None:
       midmask run --corpus beir:FOLDER --recipe retromae --protocol dpr --dry-run
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
-    from midmask.experiment.evaluations import zero_shot
+    from midmask.experiment.evaluations import ZERO_SHOT, zero_shot
     from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="retromae")
@@ -65,14 +65,14 @@ def run_recipe(options: Options, flags: Namespace) -> None:
     evaluations = zero_shot(planned, recipe.evaluation, names)
     done = compute_or_show(options, recipe, {**here, **evaluations})
     if done:
-        from midmask.experiment.report import evaluation_sentence, evaluations_table, zero_shot_table
+        from midmask.experiment.report import evaluation_sentence, results_table
         from midmask.store.place import Place
 
         corpus = recipe.corpus.short_name
         evaluation, bm25 = done[f"{recipe.name}, test"], done["bm25, test"]
         sentence = evaluation_sentence(corpus, recipe.name, evaluation, bm25, trained=True)
-        tables = [evaluations_table(corpus, {name: done[name] for name in here})]
-        tables += [zero_shot_table(names, {name: done[name] for name in evaluations})] if evaluations else []
+        tables = [results_table({name: done[name] for name in here}, corpus)]
+        tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"
         further = _keep_stages(planned, options, flags.keep_stages)
         print(ending(options, sentence, tables, model_product(model), further=further))

@@ -21,10 +21,7 @@ def usable_cores() -> int:
     except AttributeError:  # macOS has no such thing
         cores = os.cpu_count() or 1
     quotas = [text.split() for text in _group_limits("cpu.max")]
-    first_version = [CONTROL_GROUPS / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
-    if all(file.exists() for file in first_version):
-        quotas.append([file.read_text().strip() for file in first_version])
-    limits = (int(quota) // int(period) for quota, period in quotas if quota not in ("max", "-1"))
+    limits = (int(quota) // int(period) for quota, period in quotas if quota != "max")
     return max(1, min([cores, *limits]))
 
 
@@ -59,23 +56,14 @@ def machine() -> str:
 
 
 def start_of(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty if there is no such process, or only its exit code is left.
-
-    Without /proc it is "0" for every living process.
+    """When a process started, in the kernel's ticks; empty if there is no such process, or only its exit code is left,
+    and where the system has no /proc.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
     except OSError:
-        if Path("/proc/self/stat").exists():
-            return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
         return ""
-    except PermissionError:
-        pass
-    return "0"
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -101,15 +89,12 @@ def same_command() -> str:
     return f"{head}ray job submit {'--working-dir . ' if uploads else ''}-- {typed}"
 
 
-VERIFY = "MIDMASK_VERIFY"
 ALLOW_DOWNLOAD = "MIDMASK_ALLOW_DOWNLOAD"
+"""The switch that worker processes have too."""
 
 VERBOSE = "MIDMASK_VERBOSE"
 
-TRUST = {"verify": VERIFY, "allow_download": ALLOW_DOWNLOAD}
-"""Name of the flag -> variable, of switches that worker processes have too."""
-
-SWITCHES = {**TRUST, "verbose": VERBOSE}
+SWITCHES = {"allow_download": ALLOW_DOWNLOAD, "verbose": VERBOSE}
 """Name of the flag -> variable."""
 
 ON = ("1", "true", "yes", "on")

@@ -46,11 +46,6 @@ def _two(count: int, size: int, large: str, small: str) -> str:
     return f"{count // size} {large}{rest}"
 
 
-def hours_or_days(hours: float) -> str:
-    """`3.5 hours`, `4.2 days`."""
-    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"
-
-
 def gib(size: float) -> str:
     """Bytes of memory and disks: `12 MiB`, `3.4 GiB`."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MiB"

@@ -1,4 +1,4 @@
-"""The table of devices, and cluster shapes such as `8xH100`, `8xH100:2048` (GiB of memory) or `2xcpu`.
+"""The table of devices, and cluster shapes such as `8xH100` or `2xcpu`.
 
 Every device has one utilisation: what this kind of training makes, on average over a whole job, of the peak that its
 maker states.
@@ -78,7 +78,7 @@ DEVICES = {
     )
 }
 
-EXAMPLES = "8xH100, 8xH100:2048 (GiB of each machine's memory) or 2xcpu"
+EXAMPLES = "8xH100 or 2xcpu"
 
 
 @dataclass(frozen=True)
@@ -96,22 +96,21 @@ class Shape:
 
 
 def shape_named(text: str) -> Shape:
-    """`8xH100`, or a device alone, and the GiB of each machine's memory behind a colon; names in any case.
+    """`8xH100`, or a device alone; names in any case.
 
     Raises:
         UserError: for a text of another form, or an unknown device.
     """
-    match = re.fullmatch(r"(?:([1-9]\d*)x)?([a-z][\w-]*)(?::(\d+))?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(?:([1-9]\d*)x)?([a-z][\w-]*)", text.strip(), re.IGNORECASE)
     if match is None:
-        raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE or COUNTxDEVICE:GIB; write {EXAMPLES}")
+        raise UserError(f"--on {text!r}: a shape is COUNTxDEVICE; write {EXAMPLES}")
     count, name = int(match[1] or 1), match[2]
     if name.lower() not in DEVICES:
         raise unknown("device", name, [device.name for device in DEVICES.values()], hint=f"Write {EXAMPLES}.")
     device = DEVICES[name.lower()]
-    cores = count if device.kind == "cpu" else count * CORES_PER_GPU
-    if match[3] is not None:
-        return Shape(device, count, cores, int(match[3]) * GIB)
-    return Shape(device, count, cores, usable_memory() if device.kind == "cpu" else None)
+    if device.kind == "cpu":
+        return Shape(device, count, count, usable_memory())
+    return Shape(device, count, count * CORES_PER_GPU, None)
 
 
 MATRIX = 512

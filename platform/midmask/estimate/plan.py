@@ -1,12 +1,11 @@
 """What a plan needs, step by step: hours, memory, bytes in the storage. Finished steps, and steps that only they need,
 cost nothing.
 
-Hours of a model are its FLOPs over the pace that finished trainings in the storage reached, by the same method and kind
-of step first, if this machine is asked about and there are any; else over the device's rate. Other steps read and score
-texts at the rates of a CPU core that are stated here and in `experiment.kinds`.
+Hours of a model are its FLOPs over the pace that finished trainings in the storage reached, by the same method first,
+if this machine is asked about and there are any; else over the device's rate. Other steps read, index and score texts
+at the rates of a CPU core that are stated here and in `experiment.kinds`.
 """
 
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,8 +21,6 @@ from midmask.estimate.devices import Device, Shape, this_machine
 from midmask.estimate.trainings import (
     ModelSize,
     Training,
-    longest_lengths,
-    mean_lengths,
     model_size,
     pair_tokens,
     row_tokens,
@@ -33,17 +30,17 @@ from midmask.estimate.volumes import (
     PAIR_BYTES,
     RANKED_BYTES,
     Volumes,
-    bm25_size,
+    collection_of,
     dense_bytes,
+    list_length,
     read_and_written,
 )
-from midmask.experiment.graph import Step
+from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import KINDS
 from midmask.experiment.searching import represented_by
 from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
-from midmask.teacher.teach import TeachConfig
 from midmask.text.tokens import TokensConfig
 from midmask.training.checkpoint import KEPT
 from midmask.training.rehearsal import MOMENTS, WEIGHT
@@ -59,7 +56,7 @@ class Charge:
     tokens: float = 0.0  # that models read
     peak_bytes: float = 0.0  # in the storage while the step runs, besides `bytes`
     training: Training | None = None
-    host: float = 0.0  # of the machine's memory, of all processes
+    host: float = 0.0  # of the machine's memory: the index of all passages
     index: float = 0.0  # of each GPU's memory
 
     @property
@@ -77,7 +74,7 @@ class Estimate:
     at_once: int  # trainings side by side
     charges: tuple[Charge, ...]
     cached: int  # number of finished steps
-    volumes: tuple[str, ...]  # a line for each collection and for each assumption
+    volumes: tuple[str, ...]  # a line for each collection
     paces: int  # number of finished trainings that the pace is of
     free: int | None  # bytes on the storage's disk; None if it is no disk
 
@@ -117,34 +114,20 @@ def estimate(
     every = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
     count = per_training or (1 if side_by_side else workers or every)
     at_once = (workers or max(1, every // count)) if side_by_side else 1
-    left: dict[str, Step] = {}
-    seen: set[str] = set()
-    for target in targets:
-        _collect_missing(target, storage, left, seen)
+    targets = list(targets)
+    graph = Graph.left_in(storage, targets)
+    needed = {step.fingerprint: step for target in targets for step in target.upstream()}
+    left = [step for name, step in needed.items() if name in graph.unfinished]  # inputs first
     charges = Charges(storage, cluster, count, at_once, paces)
-    costs = tuple(charges.of(step) for step in left.values())
-    facts = dict.fromkeys(fact for step in left.values() if (fact := _volume(charges.volumes, step)))
+    costs = tuple(map(charges.of, left))
+    facts = dict.fromkeys(fact for step in left if (fact := _volume(charges.volumes, step)))
     free = shutil.disk_usage(_nearest_folder(storage)).free if storage.is_path else None
-    volumes = (*facts, *charges.notes)
-    return Estimate(cluster, count, at_once, costs, len(seen) - len(left), volumes, len(paces), free)
-
-
-def _collect_missing(step: Step, storage: Place, left: dict[str, Step], seen: set[str]) -> None:
-    """Adds the steps to compute to `left`: inputs first, none upstream of a finished step."""
-    if step.fingerprint in seen:
-        return
-    seen.add(step.fingerprint)
-    if step.is_finished(storage):
-        return
-    for source in step.sources().values():
-        _collect_missing(source, storage, left, seen)
-    left[step.fingerprint] = step
+    return Estimate(cluster, count, at_once, costs, len(graph.finished), tuple(facts), len(paces), free)
 
 
 def _volume(volumes: Volumes, step: Step) -> str:
     """The size of a step's collection and the source of that number; empty if the step has no collection."""
-    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
-    if corpus is None or corpus.name not in ("prepare", "join"):
+    if (corpus := collection_of(step)) is None:
         return ""
     volume = volumes.corpus(corpus)
     name = getattr(corpus.config, "name", "") or " + ".join(getattr(corpus.config, "names", ()))
@@ -167,7 +150,6 @@ LOOKED_AT = 8
 class Pace:
     """The FLOP/s of a device that a finished training reached; on CPUs of a core, in fp32."""
 
-    kind: str  # of step
     method: str
     rate: float
 
@@ -187,10 +169,10 @@ def _pace_of(name: str, done: Artifact, device: Device) -> Pace:
     steps, workers = done.result["steps"], done.result["workers"]
     size = trained_size(config, BackboneConfig(name=str((done.place / "model").local())), 0)
     tokens = done.result["tokens"] / (steps * config.train.batch_size)
-    trained = Training(config, size, tokens, tokens, steps, device.kind, workers, None)
+    trained = Training(config, size, tokens, steps, device.kind)
     devices = workers * (done.result["threads"] if device.kind == "cpu" else 1)
     devices *= device.bf16_gain if trained.bf16 else 1.0
-    return Pace(name, method_of(config), trained.flops / (done.result["seconds"] * devices))
+    return Pace(method_of(config), trained.flops / (done.result["seconds"] * devices))
 
 
 def method_of(config: Any) -> str:
@@ -220,17 +202,11 @@ CODES_PER_SECOND = 5e9
 BM25_PASSAGES_PER_SECOND = 1.7e8
 """Passages times queries that a core scores in a second: measured with 2,048 questions over a million passages
 (docs/results/benchmarks.md)."""
-BM25_ID_BYTES, BM25_SHARD_BYTES = 100, 260e6
-"""Bytes of host memory for each passage while BM25 searches, and for each process that counts and scores words."""
+INDEXED_PER_SECOND = 2_000
+"""Vectors of width 384 that a core adds to a faiss index in a second, learning its centres included: IVF4096,Flat of a
+million vectors, one thread."""
 ENTRY_BYTES, WORD_BYTES = 8, (32 + 15) / 8
 """Bytes of an entry of a lexical vector: in memory, its word and its weight; as it is stored."""
-INDEX_FLOPS_PER_SECOND = 5.7e10
-"""FLOP/s of a core that builds a faiss index: measured with IVF4096,Flat of a million vectors of width 384."""
-CENTRE_ROWS, LIST_ROUNDS, CODE_ROUNDS = 256, 10, 25
-"""Vectors of each centre that faiss learns from at most; rounds of k-means for IVF's lists and for PQ's codes."""
-GRAPH_FACTOR, EF_CONSTRUCTION = 4.5, 40
-"""How many times as long a comparison takes while HNSW's graph is built as one with a centre (measured 150 to 160
-microseconds of a core for each vector of width 384 in HNSW32); candidates that faiss keeps for it by default."""
 BERT_ENTRIES, LONGEST_PAIR = 30_522, 512
 """Of a teacher's tokenizer, and tokens that it reads, where it comes from elsewhere."""
 UNPRUNED = {"passages": 200, "queries": 30}
@@ -261,11 +237,20 @@ class Encoding:
         return dense + (WORD_BYTES * self.words if self.representation.lexical else 0)
 
 
+def _adopted(folder: BackboneConfig) -> BackboneConfig:
+    """The backbone of a folder; BERT's base size if its family is only searched with, not trained."""
+    try:
+        model_size(folder, 0)
+    except UserError:
+        return BackboneConfig(name="base")
+    return folder
+
+
 class Charges:
-    """Computes the cost of steps on a cluster. `notes`: assumptions made."""
+    """Computes the cost of steps on a cluster."""
 
     def __init__(self, storage: Place, shape: Shape, workers: int, at_once: int, paces: Sequence[Pace] = ()) -> None:
-        self.volumes, self.notes = Volumes(storage), dict[str, None]()
+        self.volumes = Volumes(storage)
         self._shape, self._workers, self._at_once, self._paces = shape, workers, at_once, paces
 
     def of(self, step: Step) -> Charge:
@@ -276,8 +261,8 @@ class Charges:
     def encoder(self, step: Step) -> tuple[BackboneConfig, int]:
         """The encoder that a step makes or starts from, and the entries of its tokenizer."""
         if step.name == "adopt":
-            return self._adopted(BackboneConfig(name=step.config.folder)), BERT_ENTRIES  # type: ignore[attr-defined]
-        if step.name in ("untuned", "merge"):
+            return _adopted(BackboneConfig(name=step.config.folder)), BERT_ENTRIES  # type: ignore[attr-defined]
+        if step.name == "untuned":
             return self.encoder(step.inputs["start"])
         backbone: BackboneConfig = step.config.backbone  # type: ignore[attr-defined]
         if "start" not in step.inputs:
@@ -285,31 +270,18 @@ class Charges:
         name, vocabulary = self.encoder(step.inputs["start"])
         return backbone.model_copy(update={"name": name.name, "fresh": name.fresh}), vocabulary
 
-    def _adopted(self, folder: BackboneConfig) -> BackboneConfig:
-        """The backbone of a folder; BERT's base size if its family is only searched with, not trained."""
-        try:
-            model_size(folder, 0)
-        except UserError as error:
-            self.notes[f"{folder.name}: taken to be of BERT's base size ({error})"] = None
-            return BackboneConfig(name="base")
-        return folder
-
     def _training(self, step: Step) -> Charge:
         config: Any = step.config
         device, steps = self._shape.device, step.optimiser_steps - (step.resume.optimiser_steps if step.resume else 0)
         size = trained_size(config, *self.encoder(step))
-        tokens, longest = (row_tokens(config, of) for of in (mean_lengths(step, self.volumes), longest_lengths(step)))
-        trained = Training(config, size, tokens, longest, steps, device.kind, self._workers, device.room)
-        of_kind = [pace for pace in self._paces if pace.kind == step.name]
-        rate = apply_pace(device, [pace for pace in of_kind if pace.method == method_of(config)] or of_kind).rate(
-            bf16=trained.bf16
-        )
+        tokens = row_tokens(step, self.volumes)
+        trained = Training(config, size, tokens, steps, device.kind)
+        own = [pace for pace in self._paces if pace.method == method_of(config)]
         devices = self._workers * self._at_once if device.kind == "cuda" else self._shape.count
-        seconds = max(trained.flops / (devices * rate), trained.floor_seconds / self._at_once)
         stays = WEIGHT + (WEIGHT + MOMENTS) * isinstance(config, PretrainConfig)  # the state to go on from
         return Charge(
             step,
-            seconds,
+            trained.flops / (devices * apply_pace(device, own).rate(bf16=trained.bf16)),
             tokens=steps * config.train.batch_size * tokens,
             bytes=stays * size.parameters + step.optimiser_steps * (60 + 4 * config.train.batch_size),  # and a trace
             peak_bytes=(KEPT + 1) * (WEIGHT + MOMENTS) * size.parameters,
@@ -330,8 +302,7 @@ class Charges:
         count = texts.volume.passages if passages else texts.volume.of_split(config.split, config.max_queries)
         tokens = min(texts.tokens if passages else texts.query_tokens, config.length or texts.tokens)
         words = representation.terms("passage" if passages else "query") or UNPRUNED[config.side]
-        size = model_size(*self.encoder(model), representation=representation)
-        return Encoding(count, tokens, words, size, representation)
+        return Encoding(count, tokens, words, model_size(*self.encoder(model)), representation)
 
     def _encode(self, step: Step) -> Charge:
         encoded, bf16 = self._encoding(step), step.config.precision == "bf16"  # type: ignore[attr-defined]
@@ -341,31 +312,26 @@ class Charges:
         return Charge(step, seconds, tokens=tokens, bytes=encoded.count * encoded.bytes)
 
     def _index(self, step: Step) -> Charge:
-        """The cost of an index: one process builds all of it in the host's memory, beside its training vectors."""
+        """One process builds all of an index in the host's memory."""
         config: Any = step.config
         encoded = self._encoding(step.inputs["passages"])
-        rows, size = min(encoded.count, config.training_rows or 0), dense_bytes(config.index, encoded.width)
-        built = index_flops(config.index, encoded.width, encoded.count, rows, config.ef_construction or EF_CONSTRUCTION)
-        seconds = built / INDEX_FLOPS_PER_SECOND / config.threads
-        host = encoded.count * size + 4 * rows * encoded.width
-        return Charge(step, seconds, bytes=encoded.count * size, host=host)
+        size = encoded.count * dense_bytes(config.index, encoded.width)
+        return Charge(step, encoded.count / INDEXED_PER_SECOND / config.threads, bytes=size, host=size)
 
     def _search(self, step: Step) -> Charge:
-        """The cost of a search. Dense vectors are shared by the GPUs of the cluster, words are on the host; a search of
-        a sample holds a part of the passages at a time.
+        """Dense vectors are shared by the GPUs of the cluster; words and token vectors are searched by the host's
+        cores. A search of a sample holds a part of the passages at a time.
         """
         config: Any = step.config
         passages, queries = (self._encoding(step.inputs[side]) for side in ("passages", "queries"))
         representation, pairs = passages.representation, queries.count * passages.count
         dense = representation.dense is not None and config.views != "lexical"
         lexical = representation.lexical is not None and config.views != "dense"
-        words = min(passages.words, config.passage_terms or passages.words)
-        asked = min(queries.words, config.query_terms or queries.words)
         width = (config.width or passages.width) * dense
-        listed = min(passages.count, list_length(step.inputs["candidates"]) if "candidates" in step.inputs else pairs)
+        postings = lexical * pairs * passages.words * queries.words / passages.size.vocabulary
+        listed = list_length(step.inputs["candidates"]) if "candidates" in step.inputs else passages.count
         products = queries.count * listed * queries.tokens * passages.tokens * (representation.tokens or 0)
-        on_cores = lexical * pairs * words * asked / passages.size.vocabulary / POSTINGS_PER_SECOND
-        on_cores += products / CODES_PER_SECOND
+        on_cores = postings / POSTINGS_PER_SECOND + products / CODES_PER_SECOND
         rate = self._shape.count * self._shape.device.rate(bf16=False)
         vector = dense_bytes(config.index, width) if dense else 0.0
         on_gpu = self._shape.device.kind == "cuda" and "HNSW" not in config.index and step.name == "search"
@@ -373,40 +339,33 @@ class Charges:
             step,
             2.0 * pairs * width / rate + on_cores / self._shape.cores,
             bytes=RANKED_BYTES * queries.count * min(config.depth, passages.count),
-            host=passages.count * (vector + lexical * ENTRY_BYTES * words) * (step.name == "search"),
+            host=passages.count * (vector + lexical * ENTRY_BYTES * passages.words) * (step.name == "search"),
             index=on_gpu * passages.count * vector / max(1, self._shape.count // self._at_once),
         )
 
     def _score(self, step: Step) -> Charge:
+        """Texts are those of the corpus, cut as the teacher reads them: where BM25 lists passages for a teacher from
+        elsewhere, nothing was tokenised before it.
+        """
         config: Any = step.config
-        lists = {name: source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))}
-        limits = [most for source in lists.values() if (most := getattr(source.config, "max_queries", None))]
-        texts = self.volumes.texts(self._tokens(step))
-        queries = texts.volume.of_split(config.split, min(limits, default=None))
-        depths = {name: config.depth if name.startswith("ranked") else None for name in lists}
-        listed = sum(list_length(source, depths[name]) for name, source in lists.items())
-        teacher = step.inputs["teacher"]
-        longest = teacher.config.loss.max_length if isinstance(teacher.config, TeachConfig) else LONGEST_PAIR
-        passage = min(texts.tokens, config.passage_length or longest)
+        lists = [source for name, source in step.inputs.items() if name.startswith(("negatives", "ranked"))]
+        whole = TokensConfig(max_length=LONGEST_PAIR, query_length=LONGEST_PAIR)
+        texts = self.volumes.texts(Step("tokenise", whole, {"corpus": step.inputs["corpus"]}))
+        limits = (getattr(source.config, "max_queries", None) for source in lists)
+        queries = min(texts.volume.of_split(config.split, most) for most in limits)
+        listed = sum(list_length(source, config.depth) for source in lists)
+        passage = min(texts.tokens, config.passage_length or LONGEST_PAIR)
         query = min(config.query_length, texts.query_tokens)
-        pairs, pair = queries * (1 + listed), pair_tokens(query, passage, config.max_length or longest)
-        flops = pairs * pair * encoding_flops(model_size(*self.encoder(teacher)), lexical=False)
+        pairs, pair = queries * (1 + listed), pair_tokens(query, passage, config.max_length or LONGEST_PAIR)
+        flops = pairs * pair * encoding_flops(model_size(*self.encoder(step.inputs["teacher"])), lexical=False)
         seconds = flops / (self._shape.count * self._shape.device.rate(bf16=False))
         return Charge(step, seconds, tokens=pairs * pair, bytes=PAIR_BYTES * pairs)
 
-    def _tokens(self, step: Step) -> Step:
-        """The nearest tokens upstream, which tell how long texts are. Where BM25 lists passages for a teacher from
-        elsewhere nothing is tokenised before it: then tokens of the corpus, as many as its passages have.
-        """
-        tokenised = [source for source in step.upstream() if source.name == "tokenise"]
-        whole = TokensConfig(max_length=LONGEST_PAIR, query_length=LONGEST_PAIR)
-        return tokenised[-1] if tokenised else Step("tokenise", whole, {"corpus": step.inputs["corpus"]})
-
     def _bm25(self, step: Step) -> Charge:
-        passages, queries = bm25_size(step, self.volumes)
-        _, size = read_and_written(step, self.volumes)
+        queries, size = read_and_written(step, self.volumes)
+        passages = self.volumes.corpus(step.inputs["corpus"]).passages
         seconds = passages * queries / BM25_PASSAGES_PER_SECOND / min(self._workers, self._shape.cores)
-        return Charge(step, seconds, bytes=size, host=BM25_ID_BYTES * passages)
+        return Charge(step, seconds, bytes=size)
 
     def _on_cores(self, step: Step) -> Charge:
         config: Any = step.config
@@ -416,31 +375,4 @@ class Charges:
         if step.name == "tokenise" and config.tokenizer is None and "like" not in step.inputs:
             read = min(self.volumes.texts(step).volume.passages, config.vocabulary_passages)
             seconds += read / VOCABULARY_PER_SECOND
-        host = BM25_SHARD_BYTES * cores if step.name in ("bm25_words", "bm25_index") else 0.0
-        return Charge(step, seconds, bytes=size, host=host)
-
-
-def list_length(step: Step, most: int | None = None) -> int:
-    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
-    config: Any = step.config
-    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
-    return min(length, most or length)
-
-
-def index_flops(factory: str, width: int, passages: int, rows: int, candidates: int) -> float:
-    """FLOPs of building an index: vectors are compared with centres, in learning IVF's lists and PQ's codes and in
-    adding all vectors, or with each other in HNSW's graph.
-
-    Args:
-        rows: vectors that it learns from. candidates: of a graph that is built.
-    """
-    compared = 0.0
-    if lists := re.search(r"IVF(\d+)", factory):
-        count = int(lists[1])
-        compared += count * (LIST_ROUNDS * min(rows, CENTRE_ROWS * count) + passages)
-    if product := re.search(r"(?<!O)PQ\d+(?:x(\d+))?", factory):
-        codes = 2 ** int(product[1] or 8)
-        compared += codes * (CODE_ROUNDS * min(rows, CENTRE_ROWS * codes) + passages)
-    if graph := re.search(r"^HNSW(\d+)", factory):
-        compared += GRAPH_FACTOR * candidates * 2 * int(graph[1]) * passages
-    return 2.0 * width * compared
+        return Charge(step, seconds, bytes=size)

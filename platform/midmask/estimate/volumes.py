@@ -6,7 +6,7 @@ prepared       passages and queries of the record; characters of the first passa
 not prepared   some pieces of the collection's files are read for a block each: what rows they hold by their bytes,
                times the bytes of all; said to be an estimate
 tokenised      tokens of the record
-not tokenised  characters / 4.5 and two specials, cut at max_length, passage by passage of those that were looked at
+not tokenised  mean characters / 4.5 and two specials, cut at max_length
 """
 
 import re
@@ -42,8 +42,6 @@ GZIP = 3.0
 PYDOCS_BYTES, PYDOCS_CHARACTERS = 7_800, 620
 """Bytes of Python source per passage of pydocs, and characters of a passage (numpy, pandas, scipy and scikit-learn); to
 read modules for it would take minutes."""
-LIKELY = 1_000
-"""Assumed number of passages and queries of a collection whose files cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,8 @@ class Volume:
     passages: int
     queries: int
     splits: dict[str, int]  # number of queries with a judgement, by split
-    characters: tuple[int, ...]  # of each passage in the sample
+    characters: float  # mean of the passages in the sample
     source: str  # where the numbers are from, as a sentence's end
-
-    @property
-    def mean_characters(self) -> float:
-        return sum(self.characters) / max(1, len(self.characters))
 
     def of_split(self, split: str | None, most: int | None = None) -> int:
         """Queries of a split, at most so many."""
@@ -115,8 +109,7 @@ class Volumes:
         if result:
             mean = result["tokens"] / max(1, result["passages"])
         else:
-            rows = [min(2 + count / CHARACTERS_PER_TOKEN, config.max_length) for count in volume.characters]
-            mean = sum(rows) / len(rows) if rows else config.max_length
+            mean = min(2 + volume.characters / CHARACTERS_PER_TOKEN, config.max_length)
         query_tokens = min(config.query_length, QUERY_TOKENS)
         return TextVolumes(volume, mean, query_tokens, result.get("vocabulary") or self._vocabulary(step))
 
@@ -133,21 +126,19 @@ def _count_entries(tokenizer: str) -> int:
 
 
 def _read_volume(done: Artifact) -> Volume:
-    result = done.result
-    names = (done.place / "docs").names()
-    characters: tuple[int, ...] = ()
+    result, names = done.result, (done.place / "docs").names()
+    characters = 0.0
     if names:
-        characters = _characters(next(read_batches(done.place / "docs" / names[0], columns=["title", "text"])))
+        characters = _mean_characters([next(read_batches(done.place / "docs" / names[0], columns=["title", "text"]))])
     splits = {name: int(own["queries"]) for name, own in result.get("splits", {}).items()}
-    passages, queries = (int(result.get(name, LIKELY)) for name in ("passages", "queries"))
-    return Volume(passages, queries, splits, characters, "of its record")
+    return Volume(result["passages"], result.get("queries", 0), splits, characters, "of its record")
 
 
 def _join(volumes: Sequence[Volume]) -> Volume:
     """Several collections read as one; only their passages are read."""
-    characters = [count for volume in volumes for count in volume.characters]
-    source = "; ".join(dict.fromkeys(volume.source for volume in volumes))
-    return Volume(sum(volume.passages for volume in volumes), 0, {}, tuple(characters), source)
+    passages = sum(volume.passages for volume in volumes)
+    characters = sum(volume.passages * volume.characters for volume in volumes) / max(1, passages)
+    return Volume(passages, 0, {}, characters, "; ".join(dict.fromkeys(volume.source for volume in volumes)))
 
 
 def _estimate_volume(config: CorpusConfig) -> Volume:
@@ -156,7 +147,7 @@ def _estimate_volume(config: CorpusConfig) -> Volume:
     source = f"estimated from {size / 1e6:,.1f} MB of files"
     if config.format == "pydocs":
         passages = min(max(1, size // PYDOCS_BYTES), config.max_passages or size)
-        return Volume(passages, passages, {}, (PYDOCS_CHARACTERS,), source)
+        return Volume(passages, passages, {}, PYDOCS_CHARACTERS, source)
     rows, characters = _estimate_rows(corpus.docs)
     passages = min(rows, config.max_passages or rows)
     queries, _ = _estimate_rows(corpus.queries)
@@ -165,20 +156,17 @@ def _estimate_volume(config: CorpusConfig) -> Volume:
     return Volume(passages, queries, splits, characters, source)
 
 
-def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, tuple[int, ...]]:
-    """Rows of some pieces, by the bytes of the blocks that are looked at; and the characters of these rows' texts."""
+def _estimate_rows(pieces: Sequence[Piece]) -> tuple[int, float]:
+    """Rows of some pieces, by the bytes of the blocks that are looked at; and the mean characters of their texts."""
     if not pieces:
-        return 0, ()
-    rows, size = 0, 0.0
-    characters: list[int] = []
+        return 0, 0.0
+    size, tables = 0.0, []
     for piece in pieces[:: -(-len(pieces) // LOOKED_AT)]:
         table, whole = _first_block(piece)
-        lengths = _characters(table)
-        characters += lengths
-        rows += len(table)
+        tables.append(table)
         size += piece.size if whole else _bytes_of(table) / (GZIP if piece.file.endswith(".gz") else 1)
-    total = sum(piece.size for piece in pieces)
-    return max(1, round(total * rows / max(1.0, size))), tuple(characters)
+    rows, total = sum(map(len, tables)), sum(piece.size for piece in pieces)
+    return max(1, round(total * rows / max(1.0, size))), _mean_characters(tables)
 
 
 def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
@@ -191,11 +179,12 @@ def _first_block(piece: Piece) -> tuple[pa.Table, bool]:
     return first, not list(islice(blocks, 1))
 
 
-def _characters(table: Any) -> tuple[int, ...]:
-    """Number of characters of each row's title and text."""
-    if "text" not in table.schema.names:
-        return ()
-    return tuple(len(text or "") for text in table["text"].to_pylist())
+def _mean_characters(tables: Sequence[Any]) -> float:
+    """Mean number of characters of the texts in some tables; 0 if they have none."""
+    lengths = [
+        len(text or "") for table in tables if "text" in table.schema.names for text in table["text"].to_pylist()
+    ]
+    return sum(lengths) / max(1, len(lengths))
 
 
 def _bytes_of(table: pa.Table) -> float:
@@ -204,54 +193,46 @@ def _bytes_of(table: pa.Table) -> float:
     return 12.0 * len(table) + sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in columns)
 
 
-def bm25_size(step: Step, volumes: Volumes) -> tuple[int, int]:
-    """Numbers of passages and queries of a step `bm25`."""
-    config: Any = step.config
-    volume = volumes.corpus(step.inputs["corpus"])
-    return volume.passages, sum(volume.of_split(split, config.max_queries) for split in config.splits)
-
-
-TEXT_BYTES = 0.6  # bytes a character of a prepared text, zstd
-TOKEN_BYTES = 1.6  # bytes a token of a token row, zstd
-RANKED_BYTES = 7  # bytes a row of a ranked list
-RUN_BYTES = 11  # bytes a row of a TREC run file, gzip
-NEGATIVE_BYTES = 14  # bytes a mined negative
+RANKED_BYTES = 7  # bytes a row of a ranked list, of mined negatives or of a run file
 PAIR_BYTES = 30  # bytes a scored pair, with its candidate
-QUERY_BYTES = 60  # bytes a query with its judgements, zstd
-OF_TEXTS = {"bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55}  # bytes a character of a text
+OF_TEXTS = {
+    **dict.fromkeys(("prepare", "join", "queries"), 0.6),
+    **dict.fromkeys(("spans", "pseudo_queries", "statistics", "weigh"), 0.9),
+    **{"tokenise": 0.36, "bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55},
+}
+"""Bytes that steps which go through a whole collection write for a character of its texts, compressed with zstd."""
+
+
+def collection_of(step: Step) -> Step | None:
+    """The collection that a step reads; None for one that reads none."""
+    while step.name not in ("prepare", "join"):
+        sources = [step.inputs[name] for name in ("corpus", "tokens", "words") if name in step.inputs]
+        if not sources:
+            return None
+        step = sources[0]
+    return step
 
 
 def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
-    """The texts that a step without a model reads, and the bytes that it writes."""
+    """The texts that a step without a model reads, passages or queries, and the bytes that it writes."""
     config: Any = step.config
-    if step.name == "tokenise":
-        texts = volumes.texts(step)
-        passages, queries = texts.volume.passages, texts.volume.queries
-        return passages + queries, TOKEN_BYTES * (passages * texts.tokens + queries * texts.query_tokens)
-    if step.name in ("spans", "pseudo_queries", "statistics", "weigh"):
-        texts = volumes.texts(step.inputs["tokens"])
-        return texts.volume.passages, 4 * texts.tokens * texts.volume.passages
-    if step.name in ("bm25", "fuse"):
-        passages, queries = bm25_size(step.inputs.get("bm25", step), volumes)
-        return queries, RANKED_BYTES * queries * min(config.depth, passages)
-    if step.name == "bm25_index":
-        counted, size = read_and_written(step.inputs["words"], volumes)
-        return counted, size * OF_TEXTS["bm25_index"] / OF_TEXTS["bm25_words"]
-    corpus = step if step.name in ("prepare", "join") else step.inputs.get("corpus")
-    if corpus is None:
+    collection = collection_of(step)
+    if collection is None:
         return 0.0, 0.0
-    volume = volumes.corpus(corpus)
-    characters = volume.passages * volume.mean_characters
-    if corpus is step:
-        return volume.passages + volume.queries, TEXT_BYTES * characters + QUERY_BYTES * volume.queries
+    volume = volumes.corpus(collection)
     if step.name in OF_TEXTS:
-        return volume.passages, OF_TEXTS[step.name] * characters
-    if step.name == "queries":
-        return volume.passages, TEXT_BYTES * characters + QUERY_BYTES * config.max_queries
-    queries = volume.of_split(getattr(config, "split", "train"), getattr(config, "max_queries", None))
-    if step.name == "evaluate":
-        return queries, RUN_BYTES * queries * min(config.depth, volume.passages)
-    return queries, NEGATIVE_BYTES * queries * getattr(config, "per_query", 1)
+        queries = volume.queries if step.name in ("prepare", "tokenise") else 0
+        return volume.passages + queries, OF_TEXTS[step.name] * volume.passages * volume.characters
+    splits = getattr(config, "splits", None) or (getattr(config, "split", "train"),)
+    queries = sum(volume.of_split(split, getattr(config, "max_queries", None)) for split in splits)
+    return queries, RANKED_BYTES * queries * min(list_length(step), volume.passages)
+
+
+def list_length(step: Step, most: int | None = None) -> int:
+    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
+    config: Any = step.config
+    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
+    return min(length, most or length)
 
 
 LINK_BYTES = 8

@@ -11,8 +11,7 @@ state.
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,24 +60,58 @@ def refuse_idle(recipe: Recipe, changes: Mapping[str, Any]) -> None:
             raise UserError(f"{path} = {value}: no stage of {recipe.name} {lacking}; leave it out")
 
 
-OwnDefault = Callable[[Recipe, BackboneConfig], Any]
-"""What a field is by default with a pre-trained backbone."""
+COSINE_TEMPERATURE = 0.05
+"""Cosines are within -1 and 1, so a softmax over them needs a temperature: that of sentence-transformers."""
+FRESH_RATE, PRETRAINED_RATE = 1e-3, 5e-5
+"""The second is BERT's own."""
+NARROW = 384
+"""Width from which a pre-trained encoder needs a smaller rate than fresh weights."""
+
+FRESH: dict[str, Any] = {
+    r"pretrain\.learning_rate": FRESH_RATE,
+    r"stages\.\d+\.train\.learning_rate": FRESH_RATE,
+    r"stages\.\d+\.teacher\.train\.learning_rate": 5e-4,
+    r"tokens\.max_length": 48,
+    r"tokens\.query_length": 24,
+    r"spans\.span_length": 48,
+    r"tokens\.tokenizer": None,
+    r"objective\.query_stream": "embedding",
+    r"backbone\.head_bias": "zero",
+    r"backbone\.sentence_vector": "cls",
+    r"representation\.dense": "cls",
+    r"representation\.normalise": False,
+    r"stages\.\d+\.loss\.temperature": 1.0,
+}
+"""Expression for the paths of fields -> their default with fresh weights."""
 
 
-@dataclass(frozen=True)
-class Default:
-    """A field's value with fresh weights, and with pre-trained ones."""
-
-    path: str
-    fresh: Any
-    pretrained: OwnDefault
-
-    def of(self, recipe: Recipe, backbone: BackboneConfig) -> Any:
-        return self.pretrained(recipe, backbone) if backbone.is_pretrained else self.fresh
-
-
-def _always(value: Any) -> OwnDefault:
-    return lambda recipe, backbone: value
+def defaults_with(recipe: Recipe, backbone: BackboneConfig) -> dict[str, Any]:
+    """The defaults of the fields in `FRESH` with a backbone. Lengths are at most what it has positions for; vectors are
+    normalised as in its folder for a dense view alone, since beside words a cosine adds little; DupMAE's code makes
+    decoder queries with the encoder's embedding module, if that has a table of positions.
+    """
+    if not backbone.is_pretrained:
+        return FRESH
+    pooled, shape = _pooling(backbone), _shape(backbone)
+    rate = FRESH_RATE if shape and shape.width < NARROW else PRETRAINED_RATE
+    longest = shape.max_length if shape else LONGEST
+    dense, normalise = pooled.dense or "cls", recipe.representation.views == ("dense",) and pooled.normalise
+    is_dupmae = recipe.objective is not None and recipe.objective.name == "dupmae"
+    return {
+        r"pretrain\.learning_rate": rate,
+        r"stages\.\d+\.train\.learning_rate": rate,
+        r"stages\.\d+\.teacher\.train\.learning_rate": PRETRAINED_RATE,
+        r"tokens\.max_length": min(128, longest),
+        r"tokens\.query_length": min(32, longest),
+        r"spans\.span_length": min(128, longest),
+        r"tokens\.tokenizer": backbone.name,
+        r"objective\.query_stream": "paper" if is_dupmae and shape and not shape.embeds_streams else "embedding",
+        r"backbone\.head_bias": "unigram",
+        r"backbone\.sentence_vector": dense,
+        r"representation\.dense": dense,
+        r"representation\.normalise": normalise,
+        r"stages\.\d+\.loss\.temperature": COSINE_TEMPERATURE if normalise else 1.0,
+    }
 
 
 def _shape(backbone: BackboneConfig) -> BackboneShape | None:
@@ -89,16 +122,6 @@ def _shape(backbone: BackboneConfig) -> BackboneShape | None:
         return None
 
 
-def _at_most(length: int) -> OwnDefault:
-    """A length, or the number of tokens that the backbone has positions for."""
-
-    def limited(recipe: Recipe, backbone: BackboneConfig) -> int:
-        shape = _shape(backbone)
-        return min(length, shape.max_length) if shape else length
-
-    return limited
-
-
 def _pooling(backbone: BackboneConfig) -> Representation:
     """The dense view that the backbone's folder was trained for: [CLS], unless its files say otherwise."""
     folder = found_folder(backbone.name)
@@ -106,55 +129,6 @@ def _pooling(backbone: BackboneConfig) -> Representation:
         return Representation() if folder is None else read_facts(folder).representation
     except UserError:  # settings that cannot be followed are no reason not to train on the weights
         return Representation()
-
-
-def _dense(recipe: Recipe, backbone: BackboneConfig) -> str:
-    return _pooling(backbone).dense or "cls"
-
-
-def _normalise(recipe: Recipe, backbone: BackboneConfig) -> bool:
-    """Whether to normalise vectors: as in the folder for a dense view alone; beside words a cosine adds little."""
-    return recipe.representation.views == ("dense",) and _pooling(backbone).normalise
-
-
-def _temperature(recipe: Recipe, backbone: BackboneConfig) -> float:
-    """Cosines are within -1 and 1, so a softmax over them needs a temperature: that of sentence-transformers."""
-    return COSINE_TEMPERATURE if _normalise(recipe, backbone) else 1.0
-
-
-def _rate(recipe: Recipe, backbone: BackboneConfig) -> float:
-    """BERT's own rate, or for narrow encoders that of fresh weights."""
-    shape = _shape(backbone)
-    return FRESH_RATE if shape and shape.width < NARROW else 5e-5
-
-
-def _query_stream(recipe: Recipe, backbone: BackboneConfig) -> str:
-    """DupMAE's code makes decoder queries with the encoder's embedding module, if that has a table of positions."""
-    shape = _shape(backbone) if recipe.objective and recipe.objective.name == "dupmae" else None
-    return "embedding" if shape is None or shape.embeds_streams else "paper"
-
-
-COSINE_TEMPERATURE = 0.05
-FRESH_RATE = 1e-3
-NARROW = 384
-"""Width from which a pre-trained encoder needs a smaller rate than fresh weights."""
-
-DEFAULTS = (
-    Default(r"pretrain\.learning_rate", FRESH_RATE, _rate),
-    Default(r"stages\.\d+\.train\.learning_rate", FRESH_RATE, _rate),
-    Default(r"stages\.\d+\.teacher\.train\.learning_rate", 5e-4, _always(5e-5)),
-    Default(r"tokens\.max_length", 48, _at_most(128)),
-    Default(r"tokens\.query_length", 24, _at_most(32)),
-    Default(r"spans\.span_length", 48, _at_most(128)),
-    Default(r"tokens\.tokenizer", None, lambda recipe, backbone: backbone.name),
-    Default(r"objective\.query_stream", "embedding", _query_stream),
-    Default(r"backbone\.head_bias", "zero", _always("unigram")),
-    Default(r"backbone\.sentence_vector", "cls", _dense),
-    Default(r"representation\.dense", "cls", _dense),
-    Default(r"representation\.normalise", False, _normalise),
-    Default(r"stages\.\d+\.loss\.temperature", 1.0, _temperature),
-)
-"""Fields by an expression for their paths."""
 
 
 def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaults: bool = True) -> Recipe:
@@ -172,21 +146,17 @@ def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaul
     return override(made, following) if following else made
 
 
-def _new_defaults(old: Recipe, new: Recipe) -> list[tuple[str, Any]]:
+def _new_defaults(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any]]:
     """The fields of `new` that hold the default of the old backbone, with that of the new one, where it is another."""
-    values, defaults = flatten(new), []
-    for path, value in values.items():
-        default = next((entry for entry in DEFAULTS if re.fullmatch(entry.path, path)), None)
-        if default is None:
-            continue
-        before = default.of(old, _rate_defaults(old, path))
-        after = default.of(new, _rate_defaults(new, path))
-        if value == before != after:
-            defaults.append((path, after))
-    return defaults
+    for path, value in flatten(new).items():
+        field = next((expression for expression in FRESH if re.fullmatch(expression, path)), None)
+        if field is not None:
+            before, after = (defaults_with(one, _backbone_of(one, path))[field] for one in (old, new))
+            if value == before != after:
+                yield path, after
 
 
-def _rate_defaults(recipe: Recipe, path: str) -> BackboneConfig:
+def _backbone_of(recipe: Recipe, path: str) -> BackboneConfig:
     """The backbone that a field is about: the recipe's, or that of the stage's teacher, if it has one of its own."""
     number = re.match(r"stages\.(\d+)\.teacher\.", path)
     stages = recipe.stages[int(number[1]) :][:1] if number else ()

@@ -66,6 +66,8 @@ def _check_splits(corpus: CorpusConfig, split: str, judged: list[str], step: str
 
 
 SPLIT = "test"
+ZERO_SHOT = f"zero-shot, {SPLIT}"
+"""Title of a table of zero-shot evaluations."""
 
 
 def zero_shot_collections(names: Sequence[str]) -> dict[str, CorpusConfig]:

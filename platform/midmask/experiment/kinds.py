@@ -12,7 +12,7 @@ from midmask.corpora import CorpusConfig
 from midmask.corpora.assemble import JoinConfig
 from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.experiment import steps
-from midmask.experiment.steps import MergeConfig, UntunedConfig, merge, untuned
+from midmask.experiment.steps import UntunedConfig, untuned
 from midmask.mining.known import NEAR_DUPLICATES, NearDuplicatesConfig
 from midmask.mining.listed import ReadNegativesConfig, read_negatives
 from midmask.mining.mine import DrawQueriesConfig, MineConfig, draw_queries, mine
@@ -172,7 +172,6 @@ KINDS: Mapping[str, StepKind] = {
             "generator", GeneratorConfig, generator_setup, "query generator", reads_train=True, job="train_generator",
             nominal_seconds=40.0,
         ),
-        StepKind("merge", MergeConfig, merge),
         StepKind("untuned", UntunedConfig, untuned),
         # Search
         StepKind(

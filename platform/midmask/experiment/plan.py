@@ -8,10 +8,10 @@ and folders that a recipe names, and what `precision = auto` means on this machi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from midmask.core.config import flatten, override
-from midmask.corpora import CorpusConfig, corpus_identity
+from midmask.corpora import CorpusConfig
 from midmask.corpora.documents.passages import splitter
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
@@ -22,20 +22,13 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import (
     bm25_ranking,
     evaluation_step,
-    folder_content,
     fused_ranking,
     mining_step,
     ranking,
     tokens_like,
 )
-from midmask.experiment.steps import InitialConfig, MergeConfig, PretrainConfig, untuned_config
-from midmask.experiment.training_steps import (
-    Stages,
-    Survey,
-    collections_content,
-    pretraining_tokens,
-    stages_content,
-)
+from midmask.experiment.steps import InitialConfig, PretrainConfig, untuned_config
+from midmask.experiment.training_steps import Stages, Survey, pretraining_tokens
 from midmask.mining.mine import MineConfig
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.word_statistics import StatisticsConfig
@@ -43,39 +36,6 @@ from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search import PoolFields
 from midmask.store.artifact import load
 from midmask.store.place import Place
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Fingerprints of the files and folders that a recipe names."""
-
-    corpus: Mapping[str, Any]
-    pretrain_on: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]
-    backbone: Mapping[str, Any]
-    objective: Mapping[str, Any]
-    spans: Mapping[str, Any]
-    pseudo_queries: Mapping[str, Any]
-    stages: Mapping[str, Any]
-
-
-def contents_of(recipe: Recipe, survey: Survey) -> Contents:
-    """Reads the fingerprints of the files and folders that the recipe names.
-
-    Raises:
-        UserError: if the corpus is not there, or a source of spans, pseudo-queries, negatives or scores.
-    """
-    objective = recipe.objective
-    return Contents(
-        corpus=survey.find(corpus_identity, recipe.corpus),
-        pretrain_on=collections_content(recipe, survey),
-        tokenizer=survey.find(folder_content, recipe.tokens.tokenizer),
-        backbone=survey.find(folder_content, recipe.backbone.name),
-        objective={place: survey.find(folder_content, place) for place in objective.places()} if objective else {},
-        spans=splitter(),
-        pseudo_queries=survey.find(PseudoQueriesConfig.content, recipe.pseudo_queries),
-        stages=stages_content(recipe, survey),
-    )
 
 
 def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
@@ -153,8 +113,7 @@ class Plan:
         Raises:
             UserError: if the collection is not there.
         """
-        collection = Step("prepare", corpus, content=self.survey.find(corpus_identity, corpus))
-        return tokens_like(self.tokens, self.tokens.config, collection)  # type: ignore[arg-type]
+        return tokens_like(self.tokens, self.tokens.config, self.survey.collection(corpus))  # type: ignore[arg-type]
 
     def mining(self, config: MineConfig, *, model: Step | None) -> Step:
         """Hard negatives from the ranking of an encoder, or of BM25 if there is none."""
@@ -183,23 +142,24 @@ def plan(
     survey = survey or Survey()
     precision: Precision = survey.find(find_precision, recipe.backbone)["precision"]
     recipe = settle_precision(recipe, precision)
-    held = contents_of(recipe, survey)
-    corpus = Step("prepare", recipe.corpus, content=held.corpus)
-    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=held.tokenizer)
-    read = pretraining_tokens(recipe, tokens, held.pretrain_on)
-    both = {"corpus": read.inputs.get("corpus", corpus), "tokens": read}
+    corpus = survey.collection(recipe.corpus)
+    tokens = Step("tokenise", recipe.tokens, {"corpus": corpus}, content=survey.folder(recipe.tokens.tokenizer))
+    read = pretraining_tokens(recipe, tokens, survey)
+    both = {"corpus": read.inputs["corpus"], "tokens": read}
+    queries = recipe.pseudo_queries
     derived = {
-        "spans": Step("spans", recipe.spans, both, content=held.spans),
-        "pseudo_queries": Step("pseudo_queries", recipe.pseudo_queries, both, content=held.pseudo_queries),
+        "spans": Step("spans", recipe.spans, both, content=splitter()),
+        "pseudo_queries": Step(
+            "pseudo_queries", queries, both, content=survey.find(PseudoQueriesConfig.content, queries)
+        ),
         "weights": _weights(recipe, read),
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
-    initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
+    initial = Step("initial", untrained, {"tokens": tokens}, content=survey.folder(recipe.backbone.name))
     always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
-    start = _merged(recipe, pretrained, initial)
-    stages = Stages(recipe, tokens, start, held.backbone, held.tokenizer, held.stages).steps()
-    untuned = Step("untuned", untuned_config(recipe), {"start": start or initial, "tokens": tokens})
+    pretrained = _plan_pretraining(recipe, always, derived, survey, share, resume)
+    stages = Stages(recipe, tokens, pretrained, survey).steps()
+    untuned = Step("untuned", untuned_config(recipe), {"start": pretrained or initial, "tokens": tokens})
     return Plan(
         survey,
         corpus,
@@ -223,13 +183,6 @@ def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Pla
     return plans
 
 
-def _merged(recipe: Recipe, pretrained: Step | None, initial: Step) -> Step | None:
-    """What fine-tuning begins with: the middle training's encoder, or its mean with what it began as."""
-    if pretrained is None or not recipe.merge:
-        return pretrained
-    return Step("merge", MergeConfig(start_share=recipe.merge), {"start": pretrained, "initial": initial})
-
-
 def _weights(recipe: Recipe, tokens: Step) -> Step:
     """Term weights, from the words of the collection that the middle training reads."""
     statistics = Step("statistics", StatisticsConfig(), {"tokens": tokens})
@@ -240,7 +193,7 @@ def _plan_pretraining(
     recipe: Recipe,
     always: Mapping[str, Step],
     derived: Mapping[str, Step],
-    held: Contents,
+    survey: Survey,
     share: float,
     resume: Step | None,
 ) -> Step | None:
@@ -254,13 +207,14 @@ def _plan_pretraining(
         objective=recipe.objective,
         train=recipe.pretrain,
         stop_after=stop,
-        self_distillation=recipe.self_distillation,
         excerpt=recipe.excerpt,
     )
     form = recipe.objective.row_form()
     names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
-    return Step("pretrain", config, inputs, content={**held.backbone, **held.objective}, resume=resume, path="pretrain")
+    places = {place: survey.folder(place) for place in recipe.objective.places()}
+    content = {**survey.folder(recipe.backbone.name), **places}
+    return Step("pretrain", config, inputs, content=content, resume=resume, path="pretrain")
 
 
 def keep_stages(trainings: Mapping[str, Step], storage: Place, folder: Place) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,19 +39,6 @@ def against(systems: Sequence[System], baseline: str, split: str, measure: str) 
     """Every system against the baseline: paired t-test over queries, seeds averaged first, Holm-corrected."""
     tables = {system.label: [per_query(artifact) for artifact in system.evaluations[split]] for system in systems}
     return {row.system: row for row in compare(tables, baseline=baseline, measure=measure)}
-
-
-def evaluations_table(title: str, evaluations: Mapping[str, Artifact]) -> str:
-    """One row per system, and one for each slice of its queries; one column per measure; on one collection. Below it
-    `notes`.
-    """
-    names = list(next(iter(evaluations.values())).result["measures"])
-    rows, queries = {}, {}
-    for key, done in evaluations.items():
-        rows[key], queries[key] = done.result["measures"], done.result["queries"]
-        for name, part in done.result.get("slices", {}).items():
-            rows[f"{key}, {name}"], queries[f"{key}, {name}"] = part["measures"], part["queries"]
-    return f"{_measures_table(title, rows, queries, names)}\n\n{notes(evaluations)}"
 
 
 def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, trained: bool) -> str:
@@ -92,36 +80,30 @@ def usual_measure(measures: Mapping[str, float]) -> str:
     return next((name for name in DEFAULT if name in measures), next(iter(measures)))
 
 
-def results_table(evaluations: Mapping[str, Artifact]) -> str:
-    """One row per evaluation of a job, on whatever collection; a measure that one lacks is a dash. Below it `notes`."""
-    rows = {key: done.result["measures"] for key, done in evaluations.items()}
-    return f"{_measures_table('evaluation', rows, _queries(evaluations), _measures(rows))}\n\n{notes(evaluations)}"
-
-
-def zero_shot_table(names: Sequence[str], evaluations: Mapping[str, Artifact]) -> str:
-    """One row per collection, and per group its average; a measure that a collection lacks is a dash. Then `notes`."""
-    rows = with_averages(names, {key: done.result["measures"] for key, done in evaluations.items()})
-    table = _measures_table("zero-shot, test", rows, _queries(evaluations), _measures(rows))
-    return f"{table}\n\n{notes(evaluations)}"
-
-
-def _queries(evaluations: Mapping[str, Artifact]) -> dict[str, int]:
-    return {key: done.result["queries"] for key, done in evaluations.items()}
-
-
-def _measures(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The measures that any of the rows has, in their order."""
-    return list(dict.fromkeys(measure for values in rows.values() for measure in values))
-
-
-def _measures_table(
-    title: str, rows: Mapping[str, Mapping[str, float]], queries: Mapping[str, int], measures: Sequence[str]
-) -> str:
+def results_table(evaluations: Mapping[str, Artifact], title: str = "evaluation", groups: Sequence[str] = ()) -> str:
+    """One row per evaluation, one for each slice of its queries, and the average of each group of zero-shot collections
+    that is named; a measure that a row lacks is a dash. Below it `notes`.
+    """
+    parts = {
+        name: part
+        for key, done in evaluations.items()
+        for name, part in {key: done.result, **_slices(key, done.result)}.items()
+    }
+    rows = with_averages(groups, {name: part["measures"] for name, part in parts.items()})
+    measures = list(dict.fromkeys(measure for values in rows.values() for measure in values))
     cells = [
-        [key, str(queries.get(key, MISSING)), *(number_cell(values.get(measure), ".4f") for measure in measures)]
-        for key, values in rows.items()
+        [
+            name,
+            str(parts[name]["queries"]) if name in parts else MISSING,
+            *(number_cell(values.get(measure), ".4f") for measure in measures),
+        ]
+        for name, values in rows.items()
     ]
-    return markdown([title, "queries", *measures], cells)
+    return f"{markdown([title, 'queries', *measures], cells)}\n\n{notes(evaluations)}"
+
+
+def _slices(key: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{key}, {name}": part for name, part in result.get("slices", {}).items()}
 
 
 def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = ()) -> str:

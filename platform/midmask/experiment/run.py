@@ -5,8 +5,9 @@ that its maker took.
 """
 
 import contextlib
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from midmask.errors import UserError
@@ -14,7 +15,6 @@ from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, Ti
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load, produce
-from midmask.store.leases import Timing
 from midmask.store.place import Place
 from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
@@ -33,23 +33,12 @@ class Maker(Protocol):
 
 
 class Runner:
-    """Computes steps into a storage with given makers, one after another in this process, and reports to an observer.
+    """Computes steps into a storage with given makers, one after another in this process; reports to an observer."""
 
-    Args:
-        timing: of the leases by which jobs that share the storage see who still works; None: the default.
-    """
-
-    def __init__(
-        self,
-        storage: Place,
-        makers: Mapping[str, Maker],
-        observer: Observer = unobserved,
-        timing: Timing | None = None,
-    ) -> None:
+    def __init__(self, storage: Place, makers: Mapping[str, Maker], observer: Observer = unobserved) -> None:
         self.storage = storage
         self._makers = makers
         self._observer = observer
-        self._timing = timing
         self._learnable: set[str] = set()
 
     def compute(self, target: Step) -> Artifact:
@@ -58,22 +47,33 @@ class Runner:
         """
         graph = Graph.left_in(self.storage, [target])
         report_finished(graph.finished.values(), self.storage, self._observer)
-        while ready := graph.ready():
-            self.compute_next(graph, ready[0])
+        self.compute_until(graph, math.inf)
         return load(target.place(self.storage))
 
-    def compute_until(self, graph: Graph, until: float) -> None:
+    def compute_until(
+        self,
+        graph: Graph,
+        until: float,
+        takes: Callable[[Step], bool] = lambda step: True,
+        *,
+        keep_going: bool = False,
+    ) -> None:
         """Computes steps of a graph as long as there is time, and lets a training stop where it is when there is not.
 
         Args:
             until: of `time.monotonic`.
+            takes: which steps are computed; the others, and what needs them, stay in the graph.
+            keep_going: whether steps that need no failed one are still computed. Else the first failure is raised.
         """
-        timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until), self._timing)
-        while time.monotonic() < until and (ready := graph.ready()):
+        timed = Runner(self.storage, self._makers, until_time_is_up(self._observer, until))
+        while time.monotonic() < until and (ready := list(filter(takes, graph.ready()))):
             try:
                 timed.compute_next(graph, ready[0])
             except TimeIsUp:
                 return
+            except Exception:
+                if not keep_going:
+                    raise
 
     def compute_next(self, graph: Graph, step: Step) -> None:
         """Computes a ready step of a graph. A failure is reported, with all that is lost by it, and raised. Before a
@@ -114,9 +114,7 @@ class Runner:
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
         finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
         artifacts = {name: load(source.place(self.storage)) for name, source in finished.items()}
-        if not artifacts:
-            return
-        if artifacts.keys() >= needed.keys():
+        if len(artifacts) == len(needed):
             refuse_unlearnable(setup(step.config, artifacts), step.path)
             self._learnable.add(step.fingerprint)
         # The inputs that are still to come add no rows
@@ -136,7 +134,7 @@ class Runner:
             result = self._makers[step.name](step.config, inputs, out, log=log)
             return {"seconds": round(time.perf_counter() - began, 3), **result}
 
-        artifact = produce(step.place(self.storage), self._record(step, inputs), fill, self._timing)
+        artifact = produce(step.place(self.storage), self._record(step, inputs), fill)
         self._observer(Ended(step, artifact))
         return artifact
 

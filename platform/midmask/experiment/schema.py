@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.core.config import Config, added, as_user_error, flatten, override
-from midmask.corpora import CorpusConfig, JoinConfig, judged_splits
+from midmask.corpora import CorpusConfig, JoinConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.representation import Representation
-from midmask.errors import UserError, unknown
+from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.stage import StageConfig as StageConfig
 from midmask.objectives import ObjectiveConfig, pretraining_config
@@ -49,19 +49,6 @@ class Recipe(Config):
         "tokens of a passage that each visit of the middle training reads, from a place that is drawn anew, special "
         "tokens included; none: all that tokens.max_length leaves",
         ge=8,
-    )
-    merge: float = added(
-        0.0,
-        "share of the starting encoder's weights in what fine-tuning begins with: middle training averaged with "
-        "its start forgets less; 0: none",
-        ge=0.0,
-        lt=1.0,
-    )
-    self_distillation: float = added(
-        0.0,
-        "middle training of a pre-trained encoder: weight in the loss of the distance (1 - cosine) between a text's "
-        "vector and the one that the starting encoder had for it; 0: the distance is only logged",
-        ge=0.0,
     )
     representation: Representation = Field(
         default_factory=Representation, description="the vectors of a text that are scored"
@@ -156,18 +143,6 @@ class Recipe(Config):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _a_trained_start_is_kept_near(self) -> "Recipe":
-        """What guards against forgetting needs something to forget."""
-        trained = self.objective is not None and self.backbone.is_pretrained
-        for name, value in {"merge": self.merge, "self_distillation": self.self_distillation}.items():
-            if value and not trained:
-                raise ValueError(
-                    f"{name} = {value} needs a middle training that begins with pre-trained weights; set {name} to 0, "
-                    "or objective and backbone.name"
-                )
-        return self
-
     def check(self) -> None:
         """Finds what cannot be done on the backbone before any work is; reads the backbone's config, not its weights.
 
@@ -177,14 +152,10 @@ class Recipe(Config):
         """
         shape = shape_of(self.backbone)
         form = self.objective.row_form() if self.objective else RowForm()
-        lengths = {"tokens.max_length": self.tokens.max_length}
-        if form.rows == "spans":
-            lengths = {"spans.span_length": self.spans.span_length, **lengths}
-        if form.rows == "pseudo_queries":
-            lengths = {"pseudo_queries.max_length": self.pseudo_queries.max_length, **lengths}
-        lengths |= {path: length for path, length in flatten(self).items() if length and _is_read_length(path)}
-        for field, length in lengths.items():
-            if length > shape.max_length:
+        unread = {"spans", "pseudo_queries"} - {form.rows}
+        for field, length in flatten(self).items():
+            is_read = _is_read_length(field) and field.partition(".")[0] not in unread
+            if is_read and length and length > shape.max_length:
                 raise UserError(
                     f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
                     f"Use {field}={shape.max_length} or less."
@@ -206,7 +177,6 @@ class Recipe(Config):
             stage.loss.check(shape)
             stage.loss.check_representation(self.representation, shape.width)
             stage.check(f"stages.{number}")
-            self._check_mining(f"stages.{number}.mine", stage)
 
     def _check_scored_width(self, width: int, whole: int) -> None:
         """Raises UserError for dimensions that no dense view has, or that an index does not search by."""
@@ -221,20 +191,10 @@ class Recipe(Config):
                 f"evaluation.width = {width}: it is of an exact search; leave it out, or set evaluation.index=Flat"
             )
 
-    def _check_mining(self, place: str, stage: StageConfig) -> None:
-        """Raises UserError for a split that the corpus does not have."""
-        usual = stage.mine.split == "train" and self.corpus.splits == "complete"
-        if (stage.sources or stage.queries is not None) and not usual:
-            splits = judged_splits(self.corpus)
-            if stage.mine.split not in splits:
-                raise unknown(f"{place}.split", stage.mine.split, splits)
-
 
 def _is_read_length(path: str) -> bool:
-    """Whether a field says how many tokens of a text the backbone reads in a stage, in mining or in the evaluation."""
-    section, _, name = path.rpartition(".")
-    reads = section == "evaluation" or (section.startswith("stages.") and ".teacher" not in section)
-    return reads and name in ("query_length", "passage_length")
+    """Whether a field says how many tokens of a text the backbone reads; a teacher has a backbone of its own."""
+    return path.endswith("_length") and ".teacher" not in path
 
 
 def recipe_from(data: dict[str, Any]) -> Recipe:

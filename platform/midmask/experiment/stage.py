@@ -64,10 +64,6 @@ class StageConfig(Config):
     missing_positive_score: Literal["refuse", "highest"] = Field(
         "refuse", description="a positive that the teacher has not scored: an error, or its query's highest score"
     )
-    query_length: int | None = Field(None, ge=4, description="largest number of tokens of a query; none: as tokenised")
-    passage_length: int | None = Field(
-        None, ge=8, description="largest number of tokens of a passage; none: as tokenised"
-    )
     train: TrainConfig = Field(description="length, batch and optimiser of the stage")
 
     def check(self, place: str) -> None:

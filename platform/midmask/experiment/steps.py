@@ -1,8 +1,7 @@
 """The steps of an experiment, each `f(config, inputs, out) -> small results`, in one process, without Ray.
 
 They are what a sweep's trial runs, and the oracle that the distributed twins in `backend/` must equal. Defined here are
-the trainings, and the encoders that need none: the fresh or given one, the middle-trained one averaged with its start,
-and one that is used without fine-tuning.
+the trainings, and the encoders that need none: the fresh or given one, and one that is used without fine-tuning.
 """
 
 import tempfile
@@ -10,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from midmask.core.config import Config, added
@@ -19,7 +17,6 @@ from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TextForm
-from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig
@@ -33,35 +30,6 @@ from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.pretraining_rows import pretraining_examples
 from midmask.training.setup import FinetuneSetup, PretrainSetup
-
-
-class MergeConfig(Config):
-    """How much of the starting encoder is kept."""
-
-    start_share: float = Field(gt=0.0, lt=1.0, description="weight of the starting encoder in the mean")
-
-
-def merge(config: MergeConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """The step. Inputs: `start`, the trained encoder, and `initial`, what it began as; both with a folder in `model/`.
-
-    Writes `model/`: the trained folder with the encoder's weights averaged. The MLM head is the trained one, since the
-    start may have had none.
-
-    Raises:
-        UserError: if the encoder has experts of its own for queries, which the start lacks.
-    """
-    folder, initial = ((inputs[name].place / "model").local() for name in ("start", "initial"))
-    trained, begun = load_backbone(folder, dropout=0.0), load_backbone(initial, dropout=0.0)
-    if trained.experts is not None:
-        raise UserError("merge: an encoder with experts for queries cannot be averaged with its start; set merge to 0")
-    share, weights = config.start_share, dict(begun.encoder.named_parameters())
-    with torch.no_grad():
-        for name, end in trained.encoder.named_parameters():
-            end.copy_(share * weights[name].double() + (1 - share) * end.double())
-    with tempfile.TemporaryDirectory() as out_folder:
-        trained.save(Path(out_folder), folder)
-        (out / "model").upload(Path(out_folder))
-    return {"start_share": share}
 
 
 class UntunedConfig(Config):
@@ -113,9 +81,6 @@ class PretrainConfig(Config):
     train: TrainConfig = Field(description="length, batch and optimiser")
     stop_after: int | None = Field(
         None, ge=1, description="steps to stop after, as a prefix of the whole run; none: all"
-    )
-    self_distillation: float = added(
-        0.0, "weight of the distance to the starting encoder's vectors in the loss", ge=0.0
     )
     excerpt: int | None = added(None, "tokens of a passage that each visit reads, drawn anew; none: all", ge=8)
 
@@ -186,7 +151,6 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         tokens=places["tokens"],
         rows=pretraining_examples(config.objective, places, source.fingerprint, longest, config.excerpt),
         stop_after=config.stop_after,
-        self_distillation=config.self_distillation,
         longest=int(source.record["config"]["span_length"]) if rows == "spans" else longest,
         form=TextForm.of(inputs["tokens"].record["config"]),
         **{role: places.get(role) for role in ("start", "resume", "corpus", "probed")},

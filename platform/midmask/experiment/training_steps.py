@@ -51,28 +51,25 @@ class Survey:
             self._found[key] = read(of)
         return self._found[key]
 
+    def collection(self, config: CorpusConfig) -> Step:
+        """A collection as a step. Raises UserError if it is not there."""
+        return Step("prepare", config, content=self.find(corpus_identity, config))
 
-def collections_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """Fingerprints of the collections of `pretrain_on`, by their names as given; empty without a middle training.
+    def folder(self, name: str | None) -> Mapping[str, Any]:
+        """The files of a named model, as `folder_content`."""
+        return self.find(folder_content, name)
+
+
+def pretraining_tokens(recipe: Recipe, tokens: Step, survey: Survey) -> Step:
+    """The tokens that the middle training reads, with the vocabulary of the corpus's `tokens`: these, unless
+    collections of its own are named; they are read as the corpus is (`max_passages`, `max_characters`, …).
 
     Raises:
         UserError: for a collection or folder that is not there.
     """
-    if recipe.objective is None:
-        return {}
-    return {name: survey.find(corpus_identity, _collection(recipe, name)) for name in recipe.pretrain_on}
-
-
-def pretraining_tokens(recipe: Recipe, tokens: Step, held: Mapping[str, Any]) -> Step:
-    """The tokens that the middle training reads, with the vocabulary of the corpus's `tokens`: these, unless
-    collections of its own are named.
-
-    Args:
-        held: what `collections_content` found.
-    """
-    if not held:
+    if recipe.objective is None or not recipe.pretrain_on:
         return tokens
-    prepared = [Step("prepare", _collection(recipe, name), content=held[name]) for name in recipe.pretrain_on]
+    prepared = [survey.collection(recipe.corpus.model_copy(update={"name": name})) for name in recipe.pretrain_on]
     collection = prepared[0] if len(prepared) == 1 else _join_corpora(prepared)
     is_corpus = collection.fingerprint == tokens.inputs["corpus"].fingerprint
     return tokens if is_corpus else tokens_like(tokens, recipe.tokens, collection)
@@ -83,33 +80,6 @@ def _join_corpora(prepared: list[Step]) -> Step:
     return Step("join", JoinConfig(names=names), {f"corpus{number}": step for number, step in enumerate(prepared)})
 
 
-def _collection(recipe: Recipe, name: str) -> CorpusConfig:
-    """A collection by name; it is read as the corpus is (`max_passages`, `max_characters`, …)."""
-    return recipe.corpus.model_copy(update={"name": name})
-
-
-def stages_content(recipe: Recipe, survey: Survey) -> dict[str, Any]:
-    """Fingerprints of the files and folders that stages name, by their names as given.
-
-    Raises:
-        UserError: for a file of negatives or a teacher that is not there.
-    """
-    held: dict[str, Any] = {}
-    for stage in recipe.stages:
-        for source in (*stage.sources, *stage.teacher_sources):
-            if source.kind == "file":
-                held[source.file] = survey.find(negatives_content, ReadNegativesConfig(file=source.file))
-        if stage.teacher is not None and stage.teacher.folder is not None:
-            held[stage.teacher.folder] = survey.find(folder_content, stage.teacher.folder)
-            if not held[stage.teacher.folder]:
-                raise UserError(f"teacher.folder = {stage.teacher.folder}: there is no model folder of that name")
-        if stage.teacher is not None and stage.teacher.scores is not None:
-            held[stage.teacher.scores] = survey.find(scores_content, stage.teacher.scores)
-        if stage.teacher is not None and stage.teacher.backbone is not None:
-            held[stage.teacher.backbone.name] = survey.find(folder_content, stage.teacher.backbone.name)
-    return held
-
-
 @dataclass(frozen=True)
 class Stages:
     """The stages of a recipe, laid out one after the other."""
@@ -117,16 +87,18 @@ class Stages:
     recipe: Recipe
     tokens: Step
     pretrained: Step | None  # the encoder of the middle training; none: the recipe's backbone as it is
-    backbone: Mapping[str, Any]  # its files
-    tokenizer: Mapping[str, Any]  # fingerprints of its folder, empty for a vocabulary of its own
-    held: Mapping[str, Any]  # what `stages_content` found
+    survey: Survey
 
     @property
     def corpus(self) -> Step:
         return self.tokens.inputs["corpus"]
 
     def steps(self) -> tuple[Step, ...]:
-        """The fine-tuning steps, in order."""
+        """The fine-tuning steps, in order.
+
+        Raises:
+            UserError: for a file of negatives or scores, or a teacher, that is not there.
+        """
         done: list[Step] = []
         for stage in self.recipe.stages:
             done.append(self._finetune(stage, done))
@@ -145,14 +117,14 @@ class Stages:
             train=stage.train,
             per_query=stage.per_query,
             missing_positive_score=stage.missing_positive_score,
-            query_length=stage.query_length or tokens.query_length,
-            passage_length=stage.passage_length or tokens.max_length,
+            query_length=tokens.query_length,
+            passage_length=tokens.max_length,
         )
         return Step(
             "finetune",
             config,
             inputs,
-            content=self.backbone if start is None else {},
+            content=self.survey.folder(backbone.name) if start is None else {},
             path=f"stages.{len(before)}.train",
         )
 
@@ -183,8 +155,9 @@ class Stages:
 
     def _plan_source(self, source: NegativeSource, config: MineConfig, before: list[Step]) -> Step:
         if source.kind == "file":
-            file_config = ReadNegativesConfig(file=source.file)
-            return Step("read_negatives", file_config, {"corpus": self.corpus}, content=self.held[source.file])
+            file = ReadNegativesConfig(file=source.file)
+            content = self.survey.find(negatives_content, file)
+            return Step("read_negatives", file, {"corpus": self.corpus}, content=content)
         if source.kind == "bm25":
             return bm25_ranking(self.corpus, config, titles=self.recipe.tokens.titles, judged="relevant")
         ranker = before[-1 if source.stage is None else source.stage]
@@ -196,7 +169,8 @@ class Stages:
             raise ValueError("a stage without a teacher has no scores")
         if stage.teacher.scores is not None:
             config = ReadScoresConfig(file=stage.teacher.scores)
-            return Step("read_scores", config, {"corpus": self.corpus}, content=self.held[stage.teacher.scores])
+            content = self.survey.find(scores_content, stage.teacher.scores)
+            return Step("read_scores", config, {"corpus": self.corpus}, content=content)
         scoring = stage.teacher.scoring(stage.mine.split, self.recipe.tokens)
         teacher = self._teacher(stage.teacher, stage.teacher_sources, before)
         return Step("score", scoring, {"teacher": teacher, "corpus": self.corpus, **lists})
@@ -204,14 +178,16 @@ class Stages:
     def _teacher(self, config: TeacherConfig, sources: tuple[NegativeSource, ...], before: list[Step]) -> Step:
         """A folder from elsewhere, or a cross-encoder that is trained here."""
         if config.folder is not None:
-            return adopted(config.folder, self.held[config.folder])
+            if not (content := self.survey.folder(config.folder)):
+                raise UserError(f"teacher.folder = {config.folder}: there is no model folder of that name")
+            return adopted(config.folder, content)
         student = self.recipe.backbone
-        backbone, content = BackboneConfig(name=student.name, dropout=student.dropout), self.backbone
-        if config.backbone is not None:
-            backbone, content = config.backbone, self.held[config.backbone.name]
+        backbone = config.backbone or BackboneConfig(name=student.name, dropout=student.dropout)
         read = config.read_from(self.recipe.tokens)
-        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=self.tokenizer)
+        tokenizer = self.survey.folder(self.recipe.tokens.tokenizer)
+        tokens = Step("tokenise", read, {"corpus": self.corpus}, content=tokenizer)
         negatives = mining_step(self._lists(sources, config.mine, before), self.corpus, config.mine)
         inputs = {"tokens": tokens, "corpus": self.corpus, "negatives": negatives}
         taught = config.teaching(backbone, query_length=read.query_length)
+        content = self.survey.folder(backbone.name)
         return Step("teach", taught, inputs, content=content, path=f"stages.{len(before)}.teacher.train")

@@ -55,7 +55,6 @@ class EncodeConfig(Config):
     )
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
-    actors: int = runtime(1, "on a cluster: processes that encode blocks of texts", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")

@@ -107,7 +107,6 @@ class SearchConfig(IndexFields):
     width: int | None = added(
         None, "first dimensions of the dense view that count, for an exact search; none: all", ge=1
     )
-    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
 

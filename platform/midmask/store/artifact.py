@@ -212,7 +212,7 @@ def load(place: Place) -> Artifact:
     remember(place, record)
     folder = place / record["attempt"] if "attempt" in record else place
     check_sizes(place, folder, record.get("files", {}))
-    return Artifact(Place(folder.uri, Digests(place, folder)), record)
+    return Artifact(Place(folder.uri, None if folder.is_path else Digests(place, folder)), record)
 
 
 def produce(

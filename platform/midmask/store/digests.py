@@ -1,7 +1,7 @@
 """Sizes and SHA-256 of an artifact's files: measured before its record is written, checked when they are read.
 
-Sizes are checked whenever an artifact is loaded. Contents are checked when a process fetches a file from elsewhere for
-the first time; MIDMASK_VERIFY=1 (the flag --verify) checks files on this machine's disk too.
+Sizes are checked whenever an artifact is loaded, contents when a process fetches a file from elsewhere for the first
+time. Files of this machine's disk are read as they are; their digests are in the record.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from midmask.core.process import VERIFY, is_on
 from midmask.errors import UserError
 from midmask.store.place import DRAFT, IN_MEMORY, Place
 
@@ -29,8 +28,8 @@ _intact: set[tuple[str, str]] = set()  # (file, SHA-256) that this process has c
 
 @dataclass(frozen=True)
 class Digests:
-    """The digests of the files below `folder` in the record of the artifact at `artifact`. Small, so that it can be
-    sent to workers.
+    """The digests of the files below `folder`, a URI, in the record of the artifact at `artifact`. Small, so that it
+    can be sent to workers.
     """
 
     artifact: Place
@@ -43,10 +42,10 @@ class Digests:
             The contents of a remote file that was read for it and is not large, so that it is not fetched twice.
         """
         stated = self._files().get(file.base[len(self.folder.base) :].lstrip("/"))
-        if stated is None or (file.is_path and not is_on(VERIFY)):
+        if stated is None:
             return None
         bare, held = Place(file.uri), None
-        if not file.is_path and stated["size"] <= IN_MEMORY and (file.uri, stated["sha256"]) not in _intact:
+        if stated["size"] <= IN_MEMORY and (file.uri, stated["sha256"]) not in _intact:
             with suppress(FileNotFoundError):
                 held = bare.read()
         self._compare(file, stated["sha256"], bare, held)
@@ -54,8 +53,6 @@ class Digests:
 
     def check_below(self, folder: Place, copy: Path) -> None:
         """Raises UserError if a file of the folder, or the folder itself if it is a file, is damaged in `copy`."""
-        if folder.is_path and not is_on(VERIFY):
-            return
         inside = folder.base[len(self.folder.base) :].strip("/")
         for name, stated in self._files().items():
             if name == inside or not inside or name.startswith(f"{inside}/"):

@@ -5,8 +5,7 @@ active_dimensions       over how many dimensions the variance of the vectors is 
                         eigenvalues)² / sum of their squares, the participation ratio; at most rows - 1
 distance_to_start       of an encoder that was trained before: mean of 1 - cosine between its vectors and those that the
                         same texts had at the start. Middle training on one corpus of a finished retriever takes away
-                        some of what its makers put in; `Guard` makes the distance a term of the loss as well
-                        (self-distillation; Li & Hoiem 2017, "Learning without forgetting")
+                        some of what its makers put in
 and what the objective says of itself, such as its decoder's loss with and without the sentence vector
 
 The probe ranks dev queries against their relevant passages and others drawn at random, by the cosine of [CLS] vectors.
@@ -25,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from midmask.core.arrays import Ints32
-from midmask.core.batch import Batch, Part, TokenRows
+from midmask.core.batch import Batch, TokenRows
 from midmask.core.randomness import fixed_sample, numpy_stream
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.representation import Side
@@ -45,39 +44,16 @@ DISTANCE = "distance_to_start"
 
 
 class Guard:
-    """The encoder that a middle training began with, frozen. No module, so that nothing of it is saved or trained.
+    """The encoder that a middle training began with, frozen; its dropout is off from now on."""
 
-    Args:
-        start: the encoder; its dropout is off from now on.
-        weight: of the distance in the loss; 0: it is only measured, and no part of the loss.
-    """
-
-    def __init__(self, start: Backbone, weight: float) -> None:
+    def __init__(self, start: Backbone) -> None:
         self._start = start.eval().requires_grad_(False)
-        self._weight = weight
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the terms of the loss."""
-        return (DISTANCE,) if self._weight else ()
 
     def distances(self, backbone: Backbone, text: TokenRows) -> Tensor:
         """1 - cosine of the sentence vectors that both encoders have for each whole, unmasked text; float32 [B]."""
         with torch.no_grad():
             before_BD = _vectors(self._start, text)
         return 1 - F.cosine_similarity(_vectors(backbone, text), before_BD, dim=1)
-
-    def loss(self, backbone: Backbone, batch: Batch) -> dict[str, Part]:
-        """The distance as a term of the loss, one target for each passage."""
-        if not self._weight:
-            return {}
-        distances_B = self.distances(backbone, batch.texts["passage"])
-        return {DISTANCE: Part(distances_B.sum(), self.counts(batch)[DISTANCE], self._weight)}
-
-    def counts(self, batch: Batch) -> dict[str, Tensor]:
-        """Targets of the term, int64 []."""
-        ids_BL = batch.texts["passage"].ids_BL
-        return {name: torch.tensor(len(ids_BL), device=ids_BL.device) for name in self.parts}
 
 
 def _vectors(backbone: Backbone, text: TokenRows) -> Tensor:

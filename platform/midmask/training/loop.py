@@ -22,13 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from midmask.core.batch import Batch, Loss, Part, TokenRows
+from midmask.core.batch import Batch, Loss, TokenRows
 from midmask.core.torch_randomness import seed_dropout
 from midmask.encoders.precision import autocast_type
 from midmask.objectives import CoupledObjective, Objective
 from midmask.objectives import distributed as world
 from midmask.training.batches import ReadCounts, StepBatches
-from midmask.training.health import Guard
 from midmask.training.optimiser import TrainConfig, learning_rate, update
 
 
@@ -105,38 +104,21 @@ class Divided(nn.Module):
     """An objective whose loss is divided by global counts: (total with gradient, its value and the parts' sums).
 
     With a cached first pass the coupled parts are left out of the values: `cache_gradients` has given them already.
-
-    Args:
-        guard: adds a part of its own to the objective's.
     """
 
-    def __init__(self, objective: Objective, guard: Guard | None = None) -> None:
+    def __init__(self, objective: Objective) -> None:
         super().__init__()
         self.objective = objective
-        self.guard = guard
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (*self.objective.parts, *(self.guard.parts if self.guard else ()))
-
-    def counts(self, drawn: Any, batch: Batch) -> dict[str, Tensor]:
-        """This worker's targets by part."""
-        return {**self.objective.counts(drawn), **(self.guard.counts(batch) if self.guard else {})}
-
-    def forward(
-        self, drawn: Any, batch: Batch, counts: dict[str, Tensor], cached: Cached | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, drawn: Any, counts: dict[str, Tensor], cached: Cached | None = None) -> tuple[Tensor, Tensor]:
         if cached is None or not isinstance(self.objective, CoupledObjective):
-            loss = Loss({**self.objective(drawn).parts, **self._guarded(batch)})
+            loss = self.objective(drawn)
             return loss.total(counts), values_of(loss, counts)
         cached.replay()
         rows = self.objective.represent(drawn)
-        product, alone = cached.product(rows.vectors), Loss({**rows.parts(), **self._guarded(batch)})
+        product, alone = cached.product(rows.vectors), Loss(rows.parts())
         total = product + alone.total(counts) if alone.parts else product
         return total, values_of(alone, counts)
-
-    def _guarded(self, batch: Batch) -> dict[str, Part]:
-        return self.guard.loss(self.objective.backbone, batch) if self.guard else {}
 
 
 def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
@@ -148,20 +130,13 @@ def values_of(loss: Loss, counts: dict[str, Tensor]) -> Tensor:
     return torch.stack([value.detach().double() for value in (total, *sums)])
 
 
-def prepare_model(objective: Objective, guard: Guard | None = None) -> nn.Module:
+def prepare_model(objective: Objective) -> nn.Module:
     """The objective as the loop calls it; of several workers, gradients are averaged over them."""
-    model = Divided(objective, guard)
+    model = Divided(objective)
     if world.size() == 1:  # Ray Train opens a process group for one worker too
         return model
     # Fine-tuning leaves the MLM head without gradient, hence find_unused_parameters.
     return DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True)
-
-
-def divided(model: nn.Module) -> Divided:
-    """The objective inside the module that `prepare_model` returned."""
-    inner = model.module if isinstance(model, DistributedDataParallel) else model
-    assert isinstance(inner, Divided)
-    return inner
 
 
 def optimise(
@@ -191,9 +166,9 @@ def accumulate(
     model: nn.Module, objective: Objective, config: TrainConfig, batches: list[Batch], read: ReadCounts
 ) -> tuple[Tensor, Tensor]:
     """The gradient of one step, summed over micro-batches: (local sums, global counts) as in `StepRecord`."""
-    names = divided(model).parts
+    names = objective.parts
     drawn = [objective.draw(batch) for batch in batches]
-    targets = [divided(model).counts(each, batch) for each, batch in zip(drawn, batches, strict=True)]
+    targets = [objective.counts(each) for each in drawn]
     local = torch.stack([torch.stack([each[name] for each in targets]).sum().double() for name in names])
     device = local.device
     counts = world.all_sum(torch.cat([local, torch.tensor(read, dtype=torch.float64, device=device)]))
@@ -205,12 +180,12 @@ def accumulate(
         with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
             cached, coupled = cache_gradients(objective, drawn, divisors)
         sums += values_of(coupled, divisors)
-    for index, (each, batch, first_pass) in enumerate(zip(drawn, batches, cached, strict=True)):
+    for index, (each, first_pass) in enumerate(zip(drawn, cached, strict=True)):
         last = index == len(drawn) - 1
         quiet = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext()
         with quiet:
             with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
-                total, values = model(each, batch, divisors, first_pass)
+                total, values = model(each, divisors, first_pass)
             (total * world.size()).backward()  # DistributedDataParallel averages; a sum is wanted
         sums += values
     return sums, counts

@@ -1,10 +1,9 @@
 """How many rows go through a model at once on a device: as many as its memory holds, found by a rehearsal.
 
 A step's rows may be cut in any way without changing its result: sums are added up, and rows that meet in the loss are
-cut with the gradient cache. So nobody has to set `train.micro_batch`; a plan derives it from the same sum
-(`estimate.trainings`). What the memory holds are the bytes that autograd saves in a forward pass for the backward pass,
-on real and on fake tensors; of layers with activation checkpointing the inputs of all of them, and all that one layer
-saves while the backward pass computes it again.
+cut with the gradient cache. So nobody has to set `train.micro_batch`. What the memory holds are the bytes that autograd
+saves in a forward pass for the backward pass, on real and on fake tensors; of layers with activation checkpointing the
+inputs of all of them, and all that one layer saves while the backward pass computes it again.
 """
 
 import logging
@@ -23,7 +22,7 @@ from midmask.objectives import CoupledObjective, Objective
 from midmask.objectives import distributed as world
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.loop import to_device
-from midmask.training.setup import PretrainSetup, TrainingSetup
+from midmask.training.setup import TrainingSetup
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +92,6 @@ def fit_micro_batch(
     share = -(-config.batch_size // world.size())
     one, two = (_kept_bytes(objective, setup, vocabulary, rows, device) for rows in (1, 2))
     each, once = two - one, 2 * one - two
-    if isinstance(setup, PretrainSetup) and setup.self_distillation:
-        each *= 2  # the guard reads the passages once more
     fitting = int((room - once) // each)
     if fitting < share:
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)

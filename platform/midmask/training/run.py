@@ -32,7 +32,7 @@ from midmask.training.checkpoint import save_heads, take_heads
 from midmask.training.examples import StepReader, WorkerSteps, open_examples, plan_of
 from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
 from midmask.training.learnable import PATIENCE, GradientWatch
-from midmask.training.loop import divided, optimise, prepare_model, to_device
+from midmask.training.loop import optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
 from midmask.training.rehearsal import fit_micro_batch
@@ -99,8 +99,8 @@ class _Run:
         self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
         self.config = config.model_copy(update={"micro_batch": micro_batch})
-        self.model = prepare_model(self.objective, self.guard)
-        self.trace = Trace(out, divided(self.model).parts, self.plan, writes=world.rank() == 0)
+        self.model = prepare_model(self.objective)
+        self.trace = Trace(out, objective.parts, self.plan, writes=world.rank() == 0)
         self.checkpoints = out / "checkpoints"
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
@@ -167,12 +167,9 @@ class _Run:
         return found
 
     def _open_guard(self) -> Guard | None:
-        """The guard against forgetting, on the workers that look at it, of an encoder that was trained before."""
-        setup = self.pretraining
+        """The guard, where the distance from the start is measured, of an encoder that was trained before."""
         measures = world.rank() == 0 and 0 < self.config.health_every <= self.setup.stop
-        if setup is None or not (setup.self_distillation or measures):
-            return None
-        return setup.guard(self.device)
+        return self.pretraining.guard(self.device) if self.pretraining and measures else None
 
     def _open_probe(self) -> Probe | None:
         """The probe, if one is wanted; without judged dev queries there is none, which is said."""

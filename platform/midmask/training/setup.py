@@ -135,7 +135,6 @@ class PretrainSetup(StartedSetup):
     stop_after: int | None = None  # steps to stop after, as a prefix of the whole run
     corpus: Place | None = None  # for a probe
     probed: Place | None = None  # the corpus's tokens, if the training reads others
-    self_distillation: float = 0.0  # weight of the distance to the starting encoder in the loss
     longest: int = 512  # tokens that a text has at most
 
     @property
@@ -153,10 +152,8 @@ class PretrainSetup(StartedSetup):
         return pretraining_batch(self.objective, words, rows=count, length=self.longest)
 
     def guard(self, device: torch.device) -> Guard | None:
-        """The guard against forgetting, where the encoder was trained before."""
-        if self.origin is None:
-            return None
-        return Guard(self.encoder(self.vocabulary()).to(device), self.self_distillation)
+        """What the distance from the start is measured by, where the encoder was trained before."""
+        return None if self.origin is None else Guard(self.encoder(self.vocabulary()).to(device))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def setup_of(spec: dict) -> TrainingSetup:
         lengths = {"per_query": spec.get("per_query", 0), "query_length": 8, "passage_length": 48}
         return FinetuneSetup(**shared, rows=PairExamples(places["tokens"], places["corpus"], "train", "f", **lengths))
     rows = pretraining_examples(shared["objective"], places, "f", 48)
-    more = {"stop_after": spec.get("stop_after"), "self_distillation": spec.get("self_distillation", 0.0)}
+    more = {"stop_after": spec.get("stop_after")}
     return PretrainSetup(**shared, **more, rows=rows, resume=places.get("resume"), corpus=places.get("corpus"))
 
 
