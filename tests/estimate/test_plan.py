@@ -142,10 +142,6 @@ def test_a_share_that_does_not_fit_is_cut_into_as_few_pieces_as_fit(large, tmp_p
 def test_where_not_one_row_fits_the_smallest_device_with_room_for_it_is_named(large, tmp_path):
     """BERT's base size with few words takes 1.3 GiB before the first row."""
     assert "or --on 1xT4, which holds one" in refusal(override(large, {"pretrain.memory_gib": 1.2}), "1xL4", tmp_path)
-    memory = only(estimated(override(large, {"pretrain.batch_size": 1}), "1xL4", tmp_path), "pretrain").training.memory
-    half = override(large, {"pretrain.memory_gib": (memory.total - memory.activations / 2) / 2**30})
-    assert "set pretrain.recompute=true" in refusal(half, "1xL4", tmp_path)
-    refuse_impossible(estimated(override(half, {"pretrain.recompute": True}), "1xL4", tmp_path))
 
 
 def test_memory_is_that_of_the_longest_rows_on_a_gpu(large, tmp_path):

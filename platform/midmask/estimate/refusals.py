@@ -146,12 +146,9 @@ def _refuse_too_large(plan: Estimate, name: str, path: str, training: Training) 
 
 def _advice(path: str, training: Training, room: float) -> str:
     """Advice on what to set so that a training fits, or the smallest device that has room for one row."""
-    memory = training.memory
     if fitting := training.fitting(room):
         return f"set {path}.micro_batch={fitting} or less"
-    helps = not training.config.train.recompute and memory.total - memory.activations < room
-    again = f"set {path}.recompute=true, or " if helps else ""
-    advice = f"not even one row fits; {again}take a smaller backbone, or shorter rows"
+    advice = "not even one row fits; take a smaller backbone, or shorter rows"
     least = training.memory_of(1).total
     enough = [device for device in DEVICES.values() if device.room is not None and device.room >= least]
     if not enough:

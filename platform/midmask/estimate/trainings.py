@@ -190,8 +190,6 @@ class Training:
         """The memory of a device with so many rows at once; a GPU must hold the longest, a CPU's limit is the mean."""
         size, layer = self.size, self.size.width * KEPT_BYTES[self.bf16]
         each = layer * size.behind / (12 * size.width**2)  # decoders are as many layers as they have weights
-        if self.config.train.recompute:
-            each = WEIGHT * size.width * size.layers + layer
         twice = 2 if isinstance(self.config, PretrainConfig) and self.config.self_distillation else 1
         tokens = rows * (self.longest if self.kind == "cuda" else self.tokens)
         logits = 4 * CHUNK_COPIES * min(CHUNK_VALUES[self.kind], tokens * size.predicted * size.vocabulary)
@@ -203,9 +201,9 @@ class Training:
 
     @property
     def flops(self) -> float:
-        """FLOPs of all steps. Layers that are computed again, and rows that meet and are cut, go forward twice."""
+        """FLOPs of all steps. Rows that meet and are cut go forward twice."""
         train, rows = self.config.train, self.steps * self.config.train.batch_size
-        passes = 3 + train.recompute + (self.size.meets and self.at_once * self.workers < train.batch_size)
+        passes = 3 + (self.size.meets and self.at_once * self.workers < train.batch_size)
         if isinstance(self.config, PretrainConfig) and self.config.self_distillation:
             passes += 4
         return 2 * passes * rows * self.tokens * (self.size.behind + self.size.predicted * self.size.output)

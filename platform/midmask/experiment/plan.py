@@ -199,8 +199,7 @@ def plan(
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=held.backbone)
-    always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _plan_pretraining(recipe, always, derived, held, share, resume)
+    pretrained = _plan_pretraining(recipe, {"corpus": corpus, "tokens": read}, derived, held, share, resume)
     start = _merged(recipe, pretrained, initial)
     tuned = tokens if tuned_on is None else _tokens_of(tuned_on, tokens, survey)
     stages = Stages(recipe, tuned, start, held.backbone, held.tokenizer, held.stages).steps()
@@ -255,7 +254,7 @@ def _plan_pretraining(
     share: float,
     resume: Step | None,
 ) -> Step | None:
-    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read."""
+    """The pre-training, with `always` and, of the derived artifacts, those that are read."""
     if recipe.objective is None:
         return None
     steps = recipe.pretrain.steps
