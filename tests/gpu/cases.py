@@ -131,8 +131,6 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "retromae": ({"decoding": "basic"}, {"query_stream": "embedding", "decoder_masks": "independent"}),
     "dupmae": ({"bow_head": "projection", "pool_masked": True},),
     "lexmae": ({"bottleneck": "saturated"}, {"bottleneck": "cls"}),
-    "mlm_cls_tf": ({"tf_head": "linear"},),
-    "cotmote": ({"decoding": "together"},),
     "simcse": ({"mlm_weight": 0.1},),
     "diffcse": ({"guesses": "likeliest"},),
 }

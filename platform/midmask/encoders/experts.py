@@ -73,15 +73,6 @@ class QueryExpert(nn.Module):
         """Runs the encoder with these weights in place of its own; gradients reach these weights."""
         return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
 
-    @torch.no_grad()
-    def distance(self, encoder: nn.Module) -> Tensor:
-        """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
-        parameters = dict(encoder.named_parameters())
-        apart = torch.stack([(weight - parameters[name]).norm() for name, weight in self.named()])
-        size = torch.stack([parameters[name].norm() for name, _ in self.named()])
-        distance: Tensor = apart.norm() / size.norm()
-        return distance
-
     def save(self, folder: Path) -> None:
         """Writes `experts.safetensors`: the weights by the encoder's names; the split in its metadata."""
         tensors = {name: weight.detach().cpu().contiguous() for name, weight in self.named()}

@@ -289,15 +289,6 @@ def test_spans_without_a_phrase_make_no_query_but_are_candidates() -> None:
     assert two.count == one.count == 1 and two.total > one.total and abs(one.total) < 1e-12
 
 
-def test_health_is_the_share_of_examples_and_the_agreement_of_these() -> None:
-    """Whole texts as queries, for want of any other token: the vectors of an example are equal."""
-    spider = build(Spider).eval()
-    read = spans([SHARED, [30, 31], [23, 24, 25], [16, 17]], [SHARED, [32], [23, 24, 25], [18]])
-    with torch.no_grad():
-        health = spider.health(spider.draw(read))
-    assert health["recurring"] == 0.5 and health["alignment"] < 1e-9 and health["in_batch_accuracy"] == 1
-
-
 QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)
 SHARED_TITLE = [*QUERIES[:3], QUERIES[0]]
 """Pairs 0 and 3 have one title."""

@@ -27,7 +27,7 @@ from midmask.encoders.representation import sentence_vectors
 from midmask.masking import only, word_runs
 from midmask.masking.randomness import Purpose, rekey, uniform
 from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement, in_batch_part
+from midmask.objectives.in_batch import in_batch_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
 from midmask.text.vocabulary import Vocabulary
 
@@ -104,7 +104,3 @@ class ICT(CoupledObjective):
         passage_ND = world.gather_rows(passage_BD)
         own_B = world.own_rows(passage_BD)
         return {"contrastive": in_batch_part(query_BD, passage_ND, own_B, temperature=self.config.temperature)}
-
-    def health(self, drawn: PieceRows) -> dict[str, Tensor]:
-        """`agreement` of the two pieces' vectors."""
-        return agreement(*self.represent(drawn).vectors)

@@ -25,7 +25,7 @@ from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Side, sentence_vectors
 from midmask.objectives import distributed as world
 from midmask.objectives.decoders import fresh_linear
-from midmask.objectives.in_batch import in_batch_part, uniformity
+from midmask.objectives.in_batch import in_batch_part
 from midmask.objectives.objective import CoupledObjective, Represented, RowForm, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
@@ -102,11 +102,6 @@ class SimCSE(CoupledObjective):
         other_ND = world.gather_rows(other_BD)
         own_B = world.own_rows(other_BD)
         return {"contrastive": in_batch_part(one_BD, other_ND, own_B, temperature=self.config.temperature)}
-
-    def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
-        """`uniformity` of the compared vectors; with dropout off two passes are equal, so alignment is not measured."""
-        vectors_BD = sentence_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
-        return {"uniformity": uniformity(self.project(vectors_BD))}
 
 
 def two_passes(backbone: Backbone, text: TokenRows, *, normalise: bool = False, side: Side = "passage") -> Tensor:

@@ -126,9 +126,3 @@ class SimLM(VectorDecoding):
         both = super().forward(drawn)
         generator = generator_part(self.generator, drawn.generator, weight=self.config.generator_weight)
         return Loss({**both.parts, "generator_mlm": generator})
-
-    def health(self, drawn: SimLMRows) -> dict[str, Tensor]:
-        """Also the share of the decoder's targets that were replaced by another token."""
-        rows = drawn.decoder
-        replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
-        return {**super().health(drawn), "replaced": replaced_R.sum() / rows.count.clamp(min=1)}
