@@ -307,17 +307,12 @@ def test_each_name_is_in_one_table_and_is_its_own_configs() -> None:
 
 @pytest.mark.parametrize(
     ("field", "name", "says", "other"),
-    [("objective", "contrastive", "contrastive: .*stages.0.loss.*retromae", "distillation"),
-     ("objective", "distillation", "distillation: .*stages.0.loss.*retromae", "contrastive"),
-     ("objective", "cross_encoder", "cross_encoder: .*stages.0.teacher", "contrastive"),
-     ("objective", "generation", "generation: .*train-generator", "contrastive"),
-     ("stages.0.loss", "mlm", "mlm: .*objective.*contrastive, distillation", "retromae"),
-     ("stages.0.loss", "cross_encoder", "cross_encoder: .*stages.0.teacher", "retromae"),
-     ("stages.0.loss", "generation", "generation: .*train-generator", "retromae"),
+    [("objective", "contrastive", "objective 'contrastive'.*retromae", "distillation"),
+     ("stages.0.loss", "mlm", "loss 'mlm'.*contrastive, distillation", "retromae"),
      ("objective", "retromea", "retromae", "contrastive"), ("stages.0.loss", "contrast", "distillation", "retromae"),
      ("objective", None, "retromae", "contrastive"), ("stages.0.loss", None, "distillation", "retromae")],
 )  # fmt: skip
-def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str | None, says: str, other: str) -> None:
+def test_a_name_of_another_table_is_refused_with_those_of_its_own(field, name, says, other) -> None:
     changes: list[dict[str, Any]] = [{field: {"seed": 3} if name is None else {"name": name}}]
     changes += [] if name is None else [{f"{field}.name": name}]
     for change in changes:
@@ -329,11 +324,11 @@ def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str
 def test_configs_are_refused_as_their_fields_are() -> None:
     fields = RECIPES["none"]().model_dump()
     for wrong in (Contrastive.Config(), ListwiseRanking.Config()):
-        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+        with pytest.raises(UserError, match=wrong.name):
             Recipe.model_validate({**fields, "objective": wrong})
-        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+        with pytest.raises(UserError, match=wrong.name):
             PretrainConfig(backbone=RECIPES["none"]().backbone, objective=wrong, train=TRAIN)
-    with pytest.raises(UserError, match=r"loss.name = mlm"):
+    with pytest.raises(UserError, match="'mlm'"):
         StageConfig.model_validate({"loss": MLM.Config(), "train": TRAIN})
 
 

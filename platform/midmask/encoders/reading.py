@@ -1,6 +1,5 @@
 """Masked LMs of transformers, read from a folder or made afresh; a damaged or foreign folder becomes one line."""
 
-import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -227,17 +226,8 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
 
 
 def read_base_model(folder: Path, named: str) -> Any:
-    """The base model of a folder, of any architecture that transformers has, without a pooler if it knows the argument.
-
-    Raises:
-        UserError: as `read_pretrained`.
-    """
-    settings = read_folder_settings(folder, named)
-    with library_reading(partial(unreadable, named)):
-        classes = AutoModel._model_mapping[type(settings)]
-        takes = inspect.signature((classes[0] if isinstance(classes, tuple) else classes).__init__).parameters
-    pooler = {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
-    return read_pretrained(AutoModel, folder, named, **pooler)[0]
+    """The base model of a folder, of any architecture that transformers has; raises UserError as `read_pretrained`."""
+    return read_pretrained(AutoModel, folder, named)[0]
 
 
 def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple[Any, dict[str, Any]]:

@@ -184,13 +184,6 @@ class _Run:
             )
         if position["step"] > self.setup.stop:
             raise UserError(f"{self.good} is at step {position['step']}, beyond the last step {self.setup.stop}")
-        if position["threads"] != torch.get_num_threads():
-            logger.warning(
-                "%s was made with %d threads, this run has %d: sums may differ in the last digits",
-                self.good,
-                position["threads"],
-                torch.get_num_threads(),
-            )
         return int(position["step"])
 
     def _read_back_and_check(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from midmask import masking
 from midmask.core.batch import Batch, TokenRows
+from midmask.masking.corruption import select_tokens, select_words
 from midmask.masking.randomness import Purpose
 from midmask.objectives.pretraining.bow import BOW
 from midmask.objectives.pretraining.mlm import MLM
@@ -59,7 +59,7 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.3)
     text = token_rows(random_texts([30, 11, 18]))
     drawn = mlm.draw(Batch(0, {"passage": text}))
-    select = masking.select_words if mask == "word" else masking.select_tokens
+    select = select_words if mask == "word" else select_tokens
     selected = select(text, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT)
     labels = torch.full_like(text.ids_BL, -100).flatten()
     labels[drawn.rows_R] = drawn.labels_R

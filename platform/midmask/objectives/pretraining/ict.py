@@ -24,7 +24,7 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import only, word_runs
+from midmask.masking.corruption import only, word_runs
 from midmask.masking.randomness import Purpose, rekey, uniform
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import in_batch_part

@@ -28,8 +28,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
-from midmask.masking import find_words, only, select_highest, select_words
+from midmask.masking.corruption import only, select_highest, select_words
 from midmask.masking.randomness import Purpose, rekey
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, corrupted_rows, mask_for_encoder, masked_lm_part

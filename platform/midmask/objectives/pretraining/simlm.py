@@ -26,8 +26,9 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, TokenRows
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
-from midmask.masking import find_words, keep_pairs, select_words
+from midmask.masking.corruption import keep_pairs, select_words
 from midmask.masking.randomness import Purpose, rekey
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import Decoder
 from midmask.objectives.objective import flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import only
+from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
 from midmask.objectives import distributed as world

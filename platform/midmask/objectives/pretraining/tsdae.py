@@ -24,8 +24,9 @@ from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import find_words, only
+from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import attention_half, feed_forward_half
 from midmask.objectives.objective import Objective, ObjectiveConfig, require_plain_layers, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part

@@ -19,7 +19,7 @@ from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max
 from midmask.encoders.representation import highest_logits
-from midmask.masking import find_words
+from midmask.masking.words import find_words
 from midmask.text.vocabulary import Vocabulary
 
 WINNERS = 10
