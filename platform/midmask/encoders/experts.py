@@ -11,7 +11,6 @@ which is a matter of its side, not of a gate (CoT-MoTE, Ma et al. 2023, "hard ro
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,7 +84,7 @@ class QueryExpert(nn.Module):
         Raises:
             UserError: if the file is damaged, or its weights are not those of this encoder, or not finite.
         """
-        with library_reading(partial(_unreadable, folder)):
+        with library_reading(folder / FILE, "experts"):
             saved = safetensors.torch.load_file(folder / FILE)
         refuse_not_finite(folder / FILE, saved.items())
         current = dict(self.named())
@@ -107,15 +106,11 @@ def read_expert_split(folder: Path) -> ExpertSplit | None:
     """
     if not (folder / FILE).is_file():
         return None
-    with library_reading(partial(_unreadable, folder)):
+    with library_reading(folder / FILE, "experts"):
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
         kind: ExpertKind = "all" if about["kind"] == "all" else "ffn"
         return ExpertSplit(kind, about["norms"] == "true")
-
-
-def _unreadable(folder: Path, reason: str) -> UserError:
-    return UserError(f"{folder / FILE}: no experts can be read there ({reason}); save the model again")
 
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:

@@ -282,11 +282,7 @@ def read_projection(folder: Path) -> Tensor | None:
 
 def _read_weight(place: Path) -> Tensor:
     """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
-
-    def unreadable(reason: str) -> UserError:
-        return UserError(f"{place}: no projection can be read there ({reason}); save the model again")
-
-    with library_reading(unreadable):
+    with library_reading(place, "projection"):
         if (place / "model.safetensors").is_file():
             weights = safetensors.torch.load_file(place / "model.safetensors")
         else:

@@ -2,9 +2,8 @@
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -28,8 +27,8 @@ NAMES = 3
 
 
 @contextmanager
-def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
-    """Context for a library's call that reads a folder, and for nothing else: its exceptions become `told(reason)`.
+def library_reading(named: object, what: str = "model") -> Iterator[None]:
+    """Context for a library's call that reads `what` from a place, and for nothing else: exceptions become one line.
 
     All of them, since no list is complete: transformers raises TypeError, KeyError, ZeroDivisionError, AssertionError,
     … of one field or another, tokenizers `Exception` itself.
@@ -37,7 +36,7 @@ def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise told(what_is_wrong(error)) from None
+        raise UserError(f"{named}: no {what} can be read there ({what_is_wrong(error)})") from None
 
 
 def what_is_wrong(error: BaseException) -> str:
@@ -203,7 +202,7 @@ def read_settings(name: str, dropout: float, vocabulary: int | None = None, pad_
 def read_folder_settings(folder: Path, named: str) -> Any:
     """The Hugging Face config of a folder, of any family; raises UserError as `refuse_no_model`."""
     refuse_no_model(named, folder)
-    with library_reading(partial(unreadable, named)):
+    with library_reading(named):
         return AutoConfig.from_pretrained(transformer_folder(folder), trust_remote_code=False)
 
 
@@ -247,7 +246,7 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
     refuse_no_model(named, folder)
     place = transformer_folder(folder)
     _refuse_pointers(named, place)
-    with library_reading(partial(unreadable, named)), quiet_transformers():
+    with library_reading(named), quiet_transformers():
         model, loading = kind.from_pretrained(
             place,
             trust_remote_code=False,
@@ -289,8 +288,3 @@ def count_fresh(model: Any, missing: Collection[str]) -> str:
 def named_folder(name: str) -> Path:
     """Where the files of a backbone are that is none of `SIZES`. Raises UserError if they are not on this machine."""
     return model_folder(name, field="backbone.name", choices=SIZES)
-
-
-def unreadable(named: str, reason: str) -> UserError:
-    """The refusal of a folder that a library cannot read."""
-    return UserError(f"{named}: no model can be read there ({reason})")

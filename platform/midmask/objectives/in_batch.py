@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from midmask.core.batch import Part
+from midmask.objectives import distributed as world
 
 
 def in_batch_part(
@@ -28,6 +29,12 @@ def in_batch_part(
     with torch.autocast(query_QD.device.type, enabled=False):
         scores_QN = query_QD @ gathered_ND.t() / temperature
     return cross_entropy_part(scores_QN, targets_Q, excluded_QN, weight)
+
+
+def pairs_part(query_BD: Tensor, passage_BD: Tensor, *, temperature: float, weight: float = 1.0) -> Part:
+    """`in_batch_part` of queries that belong to this worker's passages row by row, against those of all workers."""
+    own_B = world.own_rows(passage_BD)
+    return in_batch_part(query_BD, world.gather_rows(passage_BD), own_B, temperature=temperature, weight=weight)
 
 
 def cross_entropy_part(scores_QN: Tensor, targets_Q: Tensor, excluded_QN: Tensor | None, weight: float = 1.0) -> Part:

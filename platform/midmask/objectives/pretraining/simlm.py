@@ -86,7 +86,7 @@ class SimLM(VectorDecoding):
     def make_decoder(self) -> Decoder:
         decoder = Decoder(self.backbone, layers=self.config.decoder_layers)
         for number, layer in enumerate(decoder, self.backbone.layers - self.config.decoder_layers):
-            for name, part in self.backbone.layer_parts(number).items():
+            for name, part in self.backbone.family.parts_of(self.backbone.encoder, number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())
         return decoder
 

@@ -101,7 +101,8 @@ class TSDAE(Objective):
         """Padding stands behind a text, where no place of it looks."""
         x_BLD = self.backbone.embed(rows.ids_BL)
         for number, attention in enumerate(self.attentions):
-            x_BLD = self._layer(self.backbone.layer_parts(number), attention, x_BLD, vector_B1D)
+            parts = self.backbone.family.parts_of(self.backbone.encoder, number)
+            x_BLD = self._layer(parts, attention, x_BLD, vector_B1D)
         return masked_lm_part(self.backbone, x_BLD, rows)
 
     def _layer(self, parts: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
