@@ -215,7 +215,7 @@ def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tm
     for one in batches_ahead(local_reader, worker, steps=3, pad_id=0, micro_batch=4, pin=False):
         assert [tuple(batch.teacher_QG.shape) for batch in one.micro] == [(4, 4), (4, 4), (2, 4)]
         flat = [score for batch in one.micro for score in batch.teacher_QG.reshape(-1).tolist()]
-        names = found.open().names(worker.plan().share(one.step, 0, 1))
+        names = asked(tokens, plain[one.step])
         docs = TokenTable(tokens / "passages").doc_ids(plain[one.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
 

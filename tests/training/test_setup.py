@@ -68,7 +68,7 @@ def test_every_place_is_absolute_for_workers():
     setup = absolute(setup_of("cotmae_qc", encoder_mask="weighted"))
     places = [getattr(holder, field.name) for holder in (setup, setup.rows) for field in fields(holder)]
     named = {place.uri for place in places if isinstance(place, Place)}
-    read = {"tokens", "corpus", "pseudo_queries", "weights"}
+    read = {"tokens", "pseudo_queries", "weights"}
     assert {uri.rpartition("/")[2] for uri in named} == read and all(uri.startswith("/") for uri in named)
     assert absolute(replace(setup, tokens=Place("s3://b/t"))).tokens == Place("s3://b/t")
 
