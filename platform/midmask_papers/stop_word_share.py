@@ -20,7 +20,7 @@ from midmask.core.config import override
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
-from midmask.masking import select_highest
+from midmask.masking.corruption import select_highest
 from midmask.masking.randomness import Purpose, row_keys
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from midmask.core.batch import Batch
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import corrupt, select_words
+from midmask.masking.corruption import corrupt, select_words
 from midmask.masking.randomness import Purpose
 from midmask.objectives import PRETRAINING, Objective, build_objective
 from midmask.objectives.sample import full_rows, pretraining_batch

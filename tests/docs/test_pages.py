@@ -6,7 +6,6 @@ import re
 import tomllib
 
 import numpy as np
-import pytest
 
 import midmask
 from midmask.benchmark.results import read_results

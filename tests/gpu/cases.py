@@ -28,7 +28,6 @@ from midmask.core.torch_randomness import torch_stream
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.cross_encoder import build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder
-from midmask.encoders.layers import recompute_layers
 from midmask.encoders.seq2seq import build_seq2seq
 from midmask.masking.randomness import row_keys
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
@@ -132,8 +131,6 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "retromae": ({"decoding": "basic"}, {"query_stream": "embedding", "decoder_masks": "independent"}),
     "dupmae": ({"bow_head": "projection", "pool_masked": True},),
     "lexmae": ({"bottleneck": "saturated"}, {"bottleneck": "cls"}),
-    "mlm_cls_tf": ({"tf_head": "linear"},),
-    "cotmote": ({"decoding": "together"},),
     "simcse": ({"mlm_weight": 0.1},),
     "diffcse": ({"guesses": "likeliest"},),
 }
@@ -172,7 +169,6 @@ def objective_cases() -> Iterator[Case]:
             yield from _cases(_named(name, fields), partial(pretraining, name, fields), LOSSES, guesses)
         if name in EXPERTS:
             yield from _cases(f"{name}, experts", partial(pretraining, name, {}, experts=EXPERTS[name]), LOSSES)
-    yield from _cases("retromae, layers computed again", computed_again, LOSSES)
     flops = {"regularisers": {"query": "flops", "passage": "l1", "lambda_query": 0.1, "lambda_passage": 0.1}}
     for representation in ranked.REPRESENTATIONS:
         yield from _cases(f"contrastive, {representation}", partial(finetuning, "contrastive", representation, {}))
@@ -256,13 +252,6 @@ def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Obje
     if form.rows in ("spans", "pseudo_queries"):
         texts["context"] = token_rows(contexts, keys=keys)
     return objective, Batch(0, {key: weighted(one) if form.term_weights else one for key, one in texts.items()})
-
-
-def computed_again() -> tuple[Objective, Batch]:
-    """Layers are computed again while the model trains alone; here without dropout."""
-    objective, batch = pretraining("retromae", {}, dropout=0.0)
-    recompute_layers(objective.backbone)
-    return objective.train(), batch
 
 
 def _with_noise(module: Any) -> Any:

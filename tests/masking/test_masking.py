@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from midmask import masking
 from midmask.core.batch import TokenRows
 from midmask.core.randomness import fixed_sample, hash64, mix, named_stream, numpy_stream, python_stream, uniform
 from midmask.core.torch_randomness import dropout_seed, fresh_weights, seed_dropout, torch_stream
-from midmask.masking import randomness
+from midmask.masking import randomness, words
+from midmask.masking.corruption import corrupt, select_highest, select_tokens, select_words, visibility
 from midmask.masking.randomness import Purpose, draw_seeds, integers, row_keys
+from midmask.masking.words import find_words, whole_word_masks
 from tests.support.objectives.texts import CLS, FIRST, MASK, PAD, SEP, UNK, random_texts, small_vocabulary, token_rows
 
 
@@ -122,7 +123,7 @@ def test_integers_stay_below_their_limit_and_are_uniform(below: int) -> None:
 
 def test_words_are_tokens_with_their_continuations_and_end_at_specials() -> None:
     text = token_rows([[WORD, PIECE, PIECE, WORD, UNK, PIECE, WORD], [PIECE, PIECE, MASK, PIECE]])
-    words = masking.find_words(text, small_vocabulary())
+    words = find_words(text, small_vocabulary())
     assert words.start_BL[0, 1:8].tolist() == [1, 1, 1, 4, 5, 5, 7]
     assert words.size_BL[0, 1:8].tolist() == [3, 3, 3, 1, 2, 2, 1]
     assert words.start_BL[1, 1:5].tolist() == [1, 1, 3, 4]
@@ -133,7 +134,7 @@ def test_quota_rounds_half_to_even_and_is_bounded() -> None:
     for length in range(1, 1300):
         for ratio in (0.15, 0.3, 0.45, 0.7):
             expected = min(512, max(1, round(length * ratio)))
-            assert int(masking.words.quota(torch.tensor(length), ratio)) == expected
+            assert int(words.quota(torch.tensor(length), ratio)) == expected
 
 
 @pytest.mark.parametrize(
@@ -146,9 +147,9 @@ def test_masks_follow_the_published_law(sizes: list[int], ratio: float) -> None:
     orders = list(permutations(words))
     law = Counter(greedy_walk(list(order), sum(sizes) + 2, ratio) for order in orders)
     text = token_rows([text_of(sizes)] * 4)
-    found_words = masking.find_words(text, small_vocabulary())
+    found_words = find_words(text, small_vocabulary())
     seeds = randomness.draw_seeds(text.keys_B, Purpose.DECODER, draws // 4)
-    found_masks = masking.whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
+    found_masks = whole_word_masks(found_words, text.lengths_B, seeds, ratio=ratio).flatten(0, 1)
     found = Counter(frozenset(torch.nonzero(row)[:, 0].tolist()) for row in found_masks)
     assert set(found) <= set(law)
     expected = [law[mask] / len(orders) * draws for mask in law]
@@ -167,10 +168,10 @@ def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(texts, ratio, see
     keys = randomness.row_keys(seed, 0, np.arange(len(texts)))
     longest = max(sum(sizes) for sizes in texts) + 2
     text = token_rows([text_of(sizes) for sizes in texts], length=longest + padding, keys=keys)
-    words = masking.find_words(text, small_vocabulary())
+    words = find_words(text, small_vocabulary())
     seeds = randomness.draw_seeds(keys, Purpose.DECODER, 5)
     counted = text.lengths_B - 2 * (not count_specials)
-    found_masks = masking.whole_word_masks(words, counted, seeds, ratio=ratio)
+    found_masks = whole_word_masks(words, counted, seeds, ratio=ratio)
     for row, sizes in enumerate(texts):
         length = sum(sizes) + 2 * count_specials
         for draw in range(5):
@@ -183,7 +184,7 @@ def test_each_mask_is_the_greedy_walk_in_the_order_of_the_keys(texts, ratio, see
 def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
     texts = [[UNK, WORD, WORD, UNK, WORD, WORD]] * 300
     text = token_rows(texts)
-    selected = masking.select_words(text, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT)
+    selected = select_words(text, small_vocabulary(), ratio=0.5, purpose=Purpose.SELECT)
     assert not bool((selected & (text.ids_BL == UNK)).any())
     # 4 of 6 candidates are taken; the number of words among them is hypergeometric, 2 to 4, mean 8/3.
     counts = Counter(selected.sum(1).tolist())
@@ -194,8 +195,8 @@ def test_unknown_tokens_spend_quota_but_are_not_selected() -> None:
 def test_selection_token_by_token_is_bernoulli_and_spares_specials() -> None:
     """Two-sided binomial tests of the number selected, and of neighbours selected together; false alarm 2e-6."""
     text = token_rows(random_texts([126] * 400))
-    selected = masking.select_tokens(text, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT)
-    others = masking.select_words(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
+    selected = select_tokens(text, small_vocabulary(), ratio=0.15, purpose=Purpose.SELECT)
+    others = select_words(text, small_vocabulary(), ratio=0.9, purpose=Purpose.SELECT)
     for chosen in (selected, others):
         assert not bool(chosen[torch.isin(text.ids_BL, torch.tensor([CLS, SEP, PAD]))].any())
     assert stats.binomtest(int(selected.sum()), 400 * 126, 0.15).pvalue > FALSE_ALARM
@@ -209,7 +210,7 @@ def test_corruption_is_80_10_10_and_draws_from_the_whole_vocabulary() -> None:
     text = token_rows([[WORD] * 200] * 400)
     selected = torch.zeros_like(text.ids_BL, dtype=torch.bool)
     selected[:, 1:-20] = True
-    corrupted = masking.corrupt(text, selected, vocabulary)
+    corrupted = corrupt(text, selected, vocabulary)
     assert torch.equal(corrupted[~selected], text.ids_BL[~selected])
     counts = torch.bincount(corrupted[selected], minlength=60).double()
     total = int(selected.sum())
@@ -241,7 +242,7 @@ def weighted(texts: list[list[int]], weights: list[list[float]], **fields: objec
 
 
 def select(text: TokenRows, ratio: float, **fields: object) -> Tensor:
-    return masking.select_highest(text, small_vocabulary(), ratio=ratio, purpose=Purpose.SELECT, **fields)  # type: ignore[arg-type]
+    return select_highest(text, small_vocabulary(), ratio=ratio, purpose=Purpose.SELECT, **fields)  # type: ignore[arg-type]
 
 
 def positions(mask_BL: Tensor) -> list[frozenset[int]]:
@@ -310,7 +311,7 @@ WHOLE_WORD = FIRST
 def test_visibility_has_the_published_numbers(length: int, visible: float, drawn: float, rows: float) -> None:
     """Mean visible columns, distinct pool masks per row and distinct rows, as found in runs of the published code."""
     text = token_rows([[WHOLE_WORD] * (length - 2)] * (40 if length < 100 else 4))
-    seen = masking.visibility(text, small_vocabulary(), ratio=0.5, independent=False)
+    seen = visibility(text, small_vocabulary(), ratio=0.5, independent=False)
     assert float(seen.sum(-1).double().mean()) == pytest.approx(visible, abs=0.05)
     picks = randomness.integers(text.keys_B, Purpose.PICK, length, text.lengths_B.clamp(max=256)[:, None])
     assert np.mean([len(set(row.tolist())) / length for row in picks]) == pytest.approx(drawn, abs=0.015)
@@ -322,7 +323,7 @@ def test_visibility_has_the_published_numbers(length: int, visible: float, drawn
 def test_visibility_rules_hold_for_every_row(independent: bool) -> None:
     lengths = [1, 3, 20, 38]
     text = token_rows(random_texts(lengths), length=45)
-    seen = masking.visibility(text, small_vocabulary(), ratio=0.5, independent=independent)
+    seen = visibility(text, small_vocabulary(), ratio=0.5, independent=independent)
     for row, length in enumerate(n + 2 for n in lengths):
         own = seen[row, :length]
         assert not bool(own[:, length:].any()), "padding is seen"
@@ -338,8 +339,8 @@ def test_visibility_rules_hold_for_every_row(independent: bool) -> None:
 def test_a_row_hides_whole_words_but_for_its_own_token() -> None:
     text = token_rows(random_texts([40, 25]))
     vocabulary = small_vocabulary()
-    words = masking.find_words(text, vocabulary)
-    seen = masking.visibility(text, vocabulary, ratio=0.5, independent=False)
+    words = find_words(text, vocabulary)
+    seen = visibility(text, vocabulary, ratio=0.5, independent=False)
     for row, length in enumerate(text.lengths_B.tolist()):
         for i in range(length):
             starts = words.start_BL[row, 1 : length - 1].tolist()
@@ -349,30 +350,30 @@ def test_a_row_hides_whole_words_but_for_its_own_token() -> None:
 
 def test_independent_masks_differ_from_row_to_row() -> None:
     text = token_rows([[WHOLE_WORD] * 298] * 2)
-    seen = masking.visibility(text, small_vocabulary(), ratio=0.5, independent=True)
+    seen = visibility(text, small_vocabulary(), ratio=0.5, independent=True)
     assert len({tuple(row) for example in seen.tolist() for row in example}) == 600
 
 
 def test_drawing_leaves_torchs_threads_as_they_were() -> None:
     torch.set_num_threads(3)
-    masking.visibility(token_rows(random_texts([9])), small_vocabulary(), ratio=0.5, independent=False)
+    visibility(token_rows(random_texts([9])), small_vocabulary(), ratio=0.5, independent=False)
     assert torch.get_num_threads() == 3
 
 
 def test_a_row_of_one_token_sees_itself() -> None:
     text = TokenRows(torch.tensor([[CLS, PAD]]), torch.tensor([1]), torch.tensor([5]))
-    seen = masking.visibility(text, small_vocabulary(), ratio=0.5, independent=False)
+    seen = visibility(text, small_vocabulary(), ratio=0.5, independent=False)
     assert seen.tolist() == [[[True, False], [True, False]]]
 
 
 def everything_drawn(text: TokenRows, row: int) -> list[Tensor]:
     """All that is random for one row, without its padding."""
     vocabulary, size = small_vocabulary(), int(text.lengths_B[row])
-    selected = masking.select_words(text, vocabulary, ratio=0.3, purpose=Purpose.SELECT)
-    single = masking.select_tokens(text, vocabulary, ratio=0.3, purpose=Purpose.SELECT)
-    corrupted = masking.corrupt(text, selected, vocabulary)
-    pooled = masking.visibility(text, vocabulary, ratio=0.5, independent=False)
-    fresh = masking.visibility(text, vocabulary, ratio=0.5, independent=True)
+    selected = select_words(text, vocabulary, ratio=0.3, purpose=Purpose.SELECT)
+    single = select_tokens(text, vocabulary, ratio=0.3, purpose=Purpose.SELECT)
+    corrupted = corrupt(text, selected, vocabulary)
+    pooled = visibility(text, vocabulary, ratio=0.5, independent=False)
+    fresh = visibility(text, vocabulary, ratio=0.5, independent=True)
     flat = [drawn[row, :size] for drawn in (selected, single, corrupted)]
     return [*flat, pooled[row, :size, :size], fresh[row, :size, :size], randomness.fingerprints(text)[row]]
 
@@ -391,9 +392,9 @@ def test_nothing_drawn_for_a_row_depends_on_its_batch_or_its_padding(lengths: li
 @pytest.mark.parametrize("cached", [64, 4096])
 def test_masks_do_not_depend_on_how_many_keys_are_worked_on_at_a_time(cached, monkeypatch) -> None:
     text = token_rows(random_texts([30, 7, 18, 25, 2]))
-    whole = masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False)
-    monkeypatch.setattr(masking.words, "CACHED", cached)
-    assert torch.equal(whole, masking.visibility(text, small_vocabulary(), ratio=0.4, independent=False))
+    whole = visibility(text, small_vocabulary(), ratio=0.4, independent=False)
+    monkeypatch.setattr(words, "CACHED", cached)
+    assert torch.equal(whole, visibility(text, small_vocabulary(), ratio=0.4, independent=False))
 
 
 ROOT = Path(__file__).resolve().parents[2]

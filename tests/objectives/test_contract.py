@@ -43,12 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dupmae, ordinary tokens": ("dupmae", {"decode": "ot"}),
     "lexmae, saturated": ("lexmae", {"bottleneck": "saturated"}), "lexmae, cls": ("lexmae", {"bottleneck": "cls"}),
     "lexmae, off": ("lexmae", {"bottleneck": "off"}),
-    "mlm_cls_tf, linear": ("mlm_cls_tf", {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"}),
-    "bow, [UNK] is a target": ("bow", {"bow_unknown": True}),
     "cotmae_v2, pseudo-queries": ("cotmae_v2", {"context": "pseudo_query"}),
-    "cotmae_v2, mean": ("cotmae_v2", {"pooling": "text", "projection": "mean"}),
-    "cotmote, together": ("cotmote", {"decoding": "together", "query_decodes": "passage"}),
-    "cotmote, mean": ("cotmote", {"pooling": "text", "projection": "mean", "query_decodes": "passage"}),
     "laprador, one encoder": ("laprador", {"backbone": {}}), "ict, crops": ("ict", {"views": "crops"}),
     "simcse, MLM": ("simcse", {"mlm_weight": 0.1}), "simcse, plain": ("simcse", {"projection": False}),
 }  # fmt: skip
@@ -144,7 +139,7 @@ HEADS: dict[str, set[str]] = {
     "lexmae": {"bias", "decoder", "norm", "transform"}, "cotmae_v2": {"causal_decoder", "decoder"},
     "master": {"decoders"}, "simlm": {"decoder", "generator"}, "tsdae": {"attentions"}, "simcse": {"projection"},
     "diffcse": {"discriminator", "generator", "projector"}, "laprador": {"cache_KD", "cached"},
-    "dupmae, paper": {"decoder", "projection"}, "dupmae, ordinary tokens": set(), "mlm_cls_tf, linear": {"frequencies"},
+    "dupmae, paper": {"decoder", "projection"}, "dupmae, ordinary tokens": set(),
     "simcse, plain": set(),
 }  # fmt: skip
 """What is dropped after training, by the first part of its name; of others nothing."""
@@ -175,8 +170,7 @@ HEALTH: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """Method -> how a loss behind a vector is named in its health, and the part that it is."""
 WINNERS = ("lexmae", "dupmae", "dupmae, ordinary tokens")
-MORE = {"simlm": {"replaced"}, "diffcse": {"replaced", "uniformity"}}
-MORE |= {key: {"winning_vocabulary"} for key in WINNERS}
+MORE = {key: {"winning_vocabulary"} for key in WINNERS}
 
 
 @pytest.mark.parametrize("name", HEALTH)
@@ -219,8 +213,6 @@ ROW_FORMS: list[tuple[str, dict[str, Any], RowForm]] = [
     ("cotmae_v2", {**WEIGHTED, "context": "pseudo_query"}, RowForm(rows="pseudo_queries", term_weights=True)),
     ("cotmae_qc", WEIGHTED, RowForm(rows="pseudo_queries", term_weights=True)),
     ("cotmote", {}, RowForm(rows="pseudo_queries")), ("master", {}, RowForm(rows="pseudo_queries", term_weights=True)),
-    ("master", {"keywords": "word"}, RowForm(rows="pseudo_queries")),
-    ("master", {**WEIGHTED, "keywords": "word"}, RowForm(rows="pseudo_queries", term_weights=True)),
     ("spider", {}, RowForm(rows="spans", context="recurring")), ("weak_pairs", {}, RowForm(rows="pseudo_queries")),
 ]  # fmt: skip
 
@@ -244,12 +236,8 @@ SENSELESS: list[tuple[str, str, Any]] = [
 CONTRADICTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("lexmae", {"decoder_mask_ratio": 0.2}, "overlap = inclusive: .*at least encoder_mask_ratio = 0.3"),
     ("lexmae", {"decoder_mask_ratio": 0.8, "overlap": "exclusive"}, "at most 1 - encoder_mask_ratio = 0.3"),
-    ("dupmae", {"decode": "cls", "bow_head": "projection"}, "bow_head = projection has no effect with decode = cls"),
-    ("dupmae", {"decode": "cls", "bow_weight": 0.1}, "bow_weight = 0.1 has no effect with decode = cls"),
-    ("dupmae", {"decode": "ot", "decoder_mask_ratio": 0.9}, "mask_ratio = 0.9 has no effect with decode = ot"),
     ("dupmae", {"bow_weight": 0.0}, "greater than 0"),
     *((name, {"decoder_layers": 2}, "needs decoding = basic") for name in ("retromae", "dupmae")),
-    ("mlm_cls_tf", {"tf_loss": "cosine", "tf_reduction": "mean"}, "tf_reduction = mean has no effect"),
     ("ict", {"shortest": 0.6}, r"shortest = 0\.6 is more than longest = 0\.5"),
     ("simlm", {"decoder_mask_ratio": 0.2}, r"decoder_mask_ratio = 0\.2 is below encoder_mask_ratio = 0\.3"),
 ]
@@ -319,17 +307,12 @@ def test_each_name_is_in_one_table_and_is_its_own_configs() -> None:
 
 @pytest.mark.parametrize(
     ("field", "name", "says", "other"),
-    [("objective", "contrastive", "contrastive: .*stages.0.loss.*retromae", "distillation"),
-     ("objective", "distillation", "distillation: .*stages.0.loss.*retromae", "contrastive"),
-     ("objective", "cross_encoder", "cross_encoder: .*stages.0.teacher", "contrastive"),
-     ("objective", "generation", "generation: .*train-generator", "contrastive"),
-     ("stages.0.loss", "mlm", "mlm: .*objective.*contrastive, distillation", "retromae"),
-     ("stages.0.loss", "cross_encoder", "cross_encoder: .*stages.0.teacher", "retromae"),
-     ("stages.0.loss", "generation", "generation: .*train-generator", "retromae"),
+    [("objective", "contrastive", "objective 'contrastive'.*retromae", "distillation"),
+     ("stages.0.loss", "mlm", "loss 'mlm'.*contrastive, distillation", "retromae"),
      ("objective", "retromea", "retromae", "contrastive"), ("stages.0.loss", "contrast", "distillation", "retromae"),
      ("objective", None, "retromae", "contrastive"), ("stages.0.loss", None, "distillation", "retromae")],
 )  # fmt: skip
-def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str | None, says: str, other: str) -> None:
+def test_a_name_of_another_table_is_refused_with_those_of_its_own(field, name, says, other) -> None:
     changes: list[dict[str, Any]] = [{field: {"seed": 3} if name is None else {"name": name}}]
     changes += [] if name is None else [{f"{field}.name": name}]
     for change in changes:
@@ -341,11 +324,11 @@ def test_a_name_of_another_table_is_refused_with_its_place(field: str, name: str
 def test_configs_are_refused_as_their_fields_are() -> None:
     fields = RECIPES["none"]().model_dump()
     for wrong in (Contrastive.Config(), ListwiseRanking.Config()):
-        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+        with pytest.raises(UserError, match=wrong.name):
             Recipe.model_validate({**fields, "objective": wrong})
-        with pytest.raises(UserError, match=rf"objective.name = {wrong.name}"):
+        with pytest.raises(UserError, match=wrong.name):
             PretrainConfig(backbone=RECIPES["none"]().backbone, objective=wrong, train=TRAIN)
-    with pytest.raises(UserError, match=r"loss.name = mlm"):
+    with pytest.raises(UserError, match="'mlm'"):
         StageConfig.model_validate({"loss": MLM.Config(), "train": TRAIN})
 
 

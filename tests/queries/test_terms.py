@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midmask import masking
 from midmask.core.config import Config
+from midmask.masking.words import find_words
 from midmask.queries.terms import WEIGH, WeighConfig
 from midmask.queries.word_statistics import STATISTICS, StatisticsConfig, shard_words
 from midmask.store.artifact import Artifact, produce
@@ -107,7 +107,7 @@ def test_words_are_those_that_masks_know():
     for row, word in zip(found.passage_U.tolist(), found.word_U.tolist(), strict=True):
         per_row[row].append(tuple(token_ids(found.words[word].as_py())))
     assert per_row == [words(row, vocabulary) for row in rows]
-    known = masking.find_words(token_rows(texts), vocabulary)
+    known = find_words(token_rows(texts), vocabulary)
     for row, ids in enumerate(rows[: len(texts)]):
         starts = known.start_BL[row][known.candidate_BL[row]].tolist()
         real = [token for token in ids if not vocabulary.special_V[token]]

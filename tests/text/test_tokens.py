@@ -28,7 +28,7 @@ from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TextForm
 from midmask.experiment import steps
 from midmask.experiment.steps import InitialConfig, UntunedConfig, initial, untuned
-from midmask.masking import corrupt
+from midmask.masking.corruption import corrupt
 from midmask.objectives import build_objective, pretraining_config
 from midmask.objectives.finetuning.contrastive import Contrastive
 from midmask.objectives.sample import full_rows

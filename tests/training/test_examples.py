@@ -19,7 +19,7 @@ from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.training.batches import batches_ahead
-from midmask.training.examples import TokenTable, WorkerSteps, local_reader
+from midmask.training.examples import TextColumns, TokenTable, WorkerSteps, local_reader
 from midmask.training.pairs import PairExamples, cut_rows
 from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PassageExamples
 from tests.support.training.fixtures import all_passages, write_weights
@@ -57,6 +57,12 @@ def pairs(
         table = [{"query_id": query, "doc_id": doc, "score": score} for (query, doc), score in scores.items()]
         settings["scores"] = written(folder, "scores.parquet", table)
     return PairExamples(tokens=tokens, corpus=corpus, **settings)
+
+
+def asked(tokens: Place, texts: TextColumns) -> list[str]:
+    """The ids of the rows' queries."""
+    names = pq.read_table(f"{tokens}/queries.parquet")["query_id"]
+    return [names[row].as_py() for row in texts["query"].rows]
 
 
 def excerpts(tokens: Place, weights: Place | None = None) -> ExcerptExamples:
@@ -104,7 +110,7 @@ def test_a_pair_is_a_query_of_the_split_with_its_positive_first(tokens, corpus, 
     assert source.count == len(relevant) == 45
     rows = np.arange(source.count)
     texts = source.read(rows, 0, 0)
-    names = source.names(rows)
+    names = asked(tokens, texts)
     passages = texts["passage"].rows.reshape(-1, 4)
     assert [doc_ids[row] for row in passages[:, 0]] == [relevant[name] for name in names]
     for group in passages:
@@ -117,8 +123,9 @@ def test_a_pair_is_a_query_of_the_split_with_its_positive_first(tokens, corpus, 
 def test_queries_with_too_few_negatives_get_random_passages(tokens, corpus, tmp_path):
     doc_ids, _ = all_passages(tokens)
     source = pairs(tokens, corpus, tmp_path, {"q1": ["d200"]}, None, per_query=2).open()
-    groups = source.read(np.arange(source.count), 0, 0)["passage"].rows.reshape(-1, 3)
-    assert doc_ids[groups[source.names(np.arange(source.count)).index("q1"), 1]] == "d200"
+    texts = source.read(np.arange(source.count), 0, 0)
+    groups = texts["passage"].rows.reshape(-1, 3)
+    assert doc_ids[groups[asked(tokens, texts).index("q1"), 1]] == "d200"
     assert all(len(set(group.tolist())) == 3 for group in groups)
     with pytest.raises(UserError, match="tokens lack"):
         pairs(tokens, corpus, tmp_path, {"q1": ["elsewhere"]}, None).open()
@@ -169,10 +176,7 @@ def test_term_weights_are_packed_with_their_tokens(tokens, tmp_path):
     np.testing.assert_array_equal(text.weights, text.flat / np.float32(4096))
 
 
-def test_a_row_is_named_by_the_passage_it_begins_in(tokens):
-    doc_ids, ids = all_passages(tokens)
-    owner = [doc_id for doc_id, row in zip(doc_ids, ids, strict=True) for _ in row]
-    assert PackedExamples(tokens, "f", 40).open().names(np.array([0, 3, 9])) == [owner[0], owner[120], owner[360]]
+def test_rows_longer_than_all_passages_are_refused(tokens):
     with pytest.raises(UserError, match="tokens do not fill one packed row"):
         PackedExamples(tokens, "f", 100_000).open()
 
@@ -181,10 +185,11 @@ def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list
     """query -> (passage, score) of its group, the positive first."""
     source = found.open()
     rows = np.arange(source.count)
-    text = source.read(rows, 0, epoch)["passage"]
+    texts = source.read(rows, 0, epoch)
+    text = texts["passage"]
     assert text.scores.dtype == np.float32
     pairs = list(zip(TokenTable(tokens / "passages").doc_ids(text.rows), text.scores.tolist(), strict=True))
-    return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(source.names(rows))}
+    return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(asked(tokens, texts))}
 
 
 def test_every_passage_of_a_group_has_its_own_score(tokens, corpus, tmp_path):
@@ -209,7 +214,7 @@ def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tm
     for one in batches_ahead(local_reader, worker, steps=3, pad_id=0, micro_batch=4, pin=False):
         assert [tuple(batch.teacher_QG.shape) for batch in one.micro] == [(4, 4), (4, 4), (2, 4)]
         flat = [score for batch in one.micro for score in batch.teacher_QG.reshape(-1).tolist()]
-        names = found.open().names(worker.plan().share(one.step, 0, 1))
+        names = asked(tokens, plain[one.step])
         docs = TokenTable(tokens / "passages").doc_ids(plain[one.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]
 
@@ -247,7 +252,7 @@ def test_too_few_scored_negatives_come_again_and_queries_without_one_are_left_ou
 def test_only_the_queries_of_a_subset_are_trained_on(tokens, corpus, tmp_path):
     subset = written(tmp_path, "queries.parquet", [{"query_id": name} for name in ("q9", "q2", "q41")])
     source = pairs(tokens, corpus, tmp_path, mined(), None, queries=subset).open()
-    assert sorted(source.names(np.arange(source.count))) == ["q2", "q41", "q9"]
+    assert sorted(asked(tokens, source.read(np.arange(source.count), 0, 0))) == ["q2", "q41", "q9"]
     strange = written(tmp_path, "other.parquet", [{"query_id": name} for name in ("q9", "q4")])
     with pytest.raises(UserError, match="1 of its queries, such as 'q4', have no relevant passage in split 'train'"):
         pairs(tokens, corpus, tmp_path, mined(), None, queries=strange).open()

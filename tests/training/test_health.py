@@ -12,7 +12,7 @@ from midmask.objectives.pretraining.mlm import MLM
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
-from midmask.training.health import DISTANCE, Guard, HealthWatch, examine, open_probe, spread
+from midmask.training.health import DISTANCE, Guard, HealthWatch, cosine_of_random_pairs, examine
 from midmask.training.run import run_training
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.runs import setup_of, spec_of
@@ -55,15 +55,12 @@ def test_a_run_from_trained_weights_logs_how_far_they_have_moved(tokens, tmp_pat
     assert logged_by(spec_of(tokens, tmp_path / "out", train=train, backbone=backbone))[f"health/{DISTANCE}"] > 0
 
 
-def test_spread_equals_its_definition():
+def test_the_cosine_of_random_pairs_equals_its_definition():
     vectors = torch.randn(9, 6, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 2, 1, 1, 0.1, 0]) + 1
-    found = {name: float(value) for name, value in spread(vectors).items()}
     rows = vectors.double().numpy()
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     cosines = [unit[i] @ unit[j] for i in range(9) for j in range(9) if i != j]
-    eigenvalues = np.linalg.eigvalsh(np.cov(rows.T))
-    assert found["cosine_of_random_pairs"] == pytest.approx(np.mean(cosines), abs=1e-6)
-    assert found["active_dimensions"] == pytest.approx(eigenvalues.sum() ** 2 / (eigenvalues**2).sum(), rel=1e-5)
+    assert float(cosine_of_random_pairs(vectors)) == pytest.approx(np.mean(cosines), abs=1e-6)
 
 
 def test_examining_leaves_training_as_it_was():
@@ -99,36 +96,21 @@ def test_collapsed_vectors_are_named_once_with_their_step(caplog):
      (5.2, 0.01, 3000, {"max-pool": 3000}), (5.2, 0.01, 1, {})],
 )  # fmt: skip
 def test_what_a_method_says_of_itself_is_judged(without_vector, vocabulary, step, expected):
-    watch, values = HealthWatch(steps=10_000), {"cosine_of_random_pairs": 0.5, "active_dimensions": 10.0}
+    watch, values = HealthWatch(steps=10_000), {"cosine_of_random_pairs": 0.5}
     decoder = {"decoder_loss": 5.0, "decoder_loss_without_vector": without_vector}
     watch.look(step, {**values, **decoder, "winning_vocabulary": vocabulary})
     assert watch.collapses == expected
 
 
-def test_the_probe_ranks_relevant_passages(tokens, corpus):
-    """With queries that are their own passages every rank is 1; with an encoder that sees nothing, chance."""
-    assert open_probe(tokens, corpus, "test") is None, "it has no queries"
-    probe = open_probe(tokens, corpus, "train")
-    assert 0 < len(probe.queries) <= 200
-    backbone = build_backbone(BackboneConfig(name="tiny"), small_vocabulary(2000), seed=1)
-    for query, rows in enumerate(probe.relevant):
-        probe.queries[query] = probe.passages[rows[0]]
-    assert probe.reciprocal_rank(backbone, 0, torch.device("cpu")) > 0.9
-    for parameter in backbone.parameters():
-        torch.nn.init.zeros_(parameter)
-    assert probe.reciprocal_rank(backbone, 0, torch.device("cpu")) < 0.2
-    assert backbone.training
-
-
-def test_health_and_probe_are_reported_and_change_nothing(tokens, corpus, tmp_path):
+def test_health_is_reported_and_changes_nothing(tokens, tmp_path):
     seen: dict[str, dict[int, dict[str, float]]] = {}
     results = {}
-    for name, fields in {"plain": {"health_every": 0}, "watched": {"health_every": 2, "probe_every": 3}}.items():
-        spec = spec_of(tokens, tmp_path / name, train={"steps": 6, "log_every": 4, **fields}, corpus=str(corpus))
+    for name, fields in {"plain": {"health_every": 0}, "watched": {"health_every": 2}}.items():
+        spec = spec_of(tokens, tmp_path / name, train={"steps": 6, "log_every": 4, **fields})
         log = seen.setdefault(name, {}).__setitem__
         results[name] = run_training(setup_of(spec), Place(spec["out"]), local_reader, log, device=torch.device("cpu"))
     told = {step: values for step, values in seen["watched"].items() if values}  # others tell only how far it is
     extra = {step: {name.split("/")[0] for name in values} - {"train"} for step, values in told.items()}
-    assert extra == {2: {"health"}, 3: {"probe_RR_at_10"}, 4: {"health"}, 6: {"health", "probe_RR_at_10"}}
+    assert extra == {2: {"health"}, 4: {"health"}, 6: {"health"}}
     assert {step for step, values in seen["plain"].items() if values} == {4, 6}
     assert results["plain"]["loss"] == results["watched"]["loss"]

@@ -1,12 +1,11 @@
 """The loop in one process, step by step, against the same steps written out; schedule and update by formula.
 
-The gradient cache, and layers that are computed again: the same gradients, in less memory.
+The gradient cache: the same gradients, in less memory.
 """
 
 import math
-import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,17 +17,12 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from midmask.core.batch import Batch, Loss, Part
 from midmask.core.torch_randomness import dropout_seed
-from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
-from midmask.encoders.layers import recompute_layers
-from midmask.errors import UserError
-from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, Objective, build_objective
-from midmask.objectives.sample import finetuning_batch, pretraining_batch
+from midmask.encoders.backbone import BackboneConfig, build_backbone
+from midmask.objectives import PRETRAINING, CoupledObjective, Objective, build_objective
 from midmask.training.batches import ReadCounts, StepBatches
 from midmask.training.loop import accumulate, is_cut, optimise, prepare_model, to_device, values_of
 from midmask.training.optimiser import TrainConfig, build_optimiser, learning_rate, update
-from midmask.training.rehearsal import kept_tensors
-from tests.support.encoders.models import random_model
-from tests.support.objectives.texts import random_texts, sample_vocabulary, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.cut import (
     ROWS,
     SETTINGS,
@@ -289,74 +283,3 @@ def test_memory_falls_with_the_chunk():
     same = Batch(0, {"passage": token_rows(random_texts([12] * ROWS))})
     whole, three, one = (most_saved(coupled, cut(same, size)) for size in (ROWS, 3, 1))
     assert one < whole / 3 and one < three < 0.6 * whole
-
-
-WORDS = sample_vocabulary(300)
-TEXTS, LENGTH = 4, 24
-
-
-def built(method: str, **encoder: Any) -> tuple[Objective, Any]:
-    """An objective on a small encoder with dropout, and a batch for it."""
-    config = {**PRETRAINING, **FINETUNING}[method].Config()
-    backbone = build_backbone(BackboneConfig(**{"name": "mini", "dropout": 0.1, **encoder}), WORDS, seed=0)
-    objective = build_objective(config, backbone, WORDS, seed=0).train()
-    if method in FINETUNING:
-        return objective, finetuning_batch(WORDS, queries=TEXTS, group=2, query=8, passage=LENGTH)
-    return objective, pretraining_batch(config, WORDS, rows=TEXTS, length=LENGTH)
-
-
-def stepped(objective: Objective, batch: Any) -> tuple[dict[str, torch.Tensor], int]:
-    """After one step, and the bytes that the forward pass kept for it."""
-    torch.manual_seed(1)
-    drawn = objective.draw(batch)
-    state = torch.get_rng_state()
-    objective(drawn).total(objective.counts(drawn)).backward()
-    torch.set_rng_state(state)
-    with kept_tensors(objective) as kept:
-        objective(drawn).total(objective.counts(drawn))
-    return {name: weight.grad for name, weight in objective.named_parameters() if weight.grad is not None}, kept.bytes
-
-
-def kept_share(make: Callable[[], tuple[Objective, Any]]) -> float:
-    """Of the bytes that are kept, those that are where layers are computed again, to the same gradients."""
-    (kept_all, much), (again_all, little) = (stepped(*made) for made in (make(), again(*make())))
-    assert kept_all.keys() == again_all.keys()
-    for key, gradient in kept_all.items():
-        assert torch.equal(gradient, again_all[key]), key
-    return little / much
-
-
-def again(objective: Objective, batch: Any) -> tuple[Objective, Any]:
-    recompute_layers(objective.backbone)
-    return objective, batch
-
-
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["retromae", "simcse", "contrastive"])
-def test_layers_computed_again_give_the_same_gradients_and_keep_less(name, precision):
-    with warnings.catch_warnings(), torch.autocast("cpu", precision, enabled=precision != torch.float32):
-        warnings.simplefilter("error")
-        assert kept_share(lambda: built(name)) < 0.75
-
-
-@pytest.mark.parametrize("family", ["distilbert", "modernbert", "deberta", "deberta-v2"])
-def test_layers_of_other_families_are_computed_again(family, tmp_path):
-    """Their masks are not BERT's, DistilBERT's layers have another name."""
-    random_model(family).save_pretrained(tmp_path)
-    words, config = sample_vocabulary(40), PRETRAINING["mlm"].Config()
-
-    def make() -> tuple[Objective, Any]:
-        objective = build_objective(config, load_backbone(tmp_path, dropout=0.1), words, seed=0).train()
-        return objective, pretraining_batch(config, words, rows=TEXTS, length=16)
-
-    assert kept_share(make) < 1
-
-
-def test_the_layer_that_the_backward_pass_is_in_counts_whole():
-    assert 0.5 < kept_share(lambda: built("mlm", name="tiny")) < 1, "of two layers one keeps its inputs alone"
-
-
-def test_layers_that_queries_have_for_themselves_are_not_computed_again():
-    objective, _ = built("cotmote", experts="ffn")
-    with pytest.raises(UserError, match=r"train\.recompute = true: queries have weights of their own"):
-        recompute_layers(objective.backbone)

@@ -29,7 +29,6 @@ from midmask.store.place import Place
 from midmask.teacher.candidates import write_candidates
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import local_reader
-from midmask.training.health import open_probe
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 from midmask.training.pretraining_rows import PackedExamples, PassageExamples, PseudoQueryExamples, SpanExamples
@@ -138,7 +137,7 @@ def read(folder: Path, missing: Mapping[str, list[str]]) -> Artifact:
 
 
 def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, object]:
-    """What trainings take from judgements: negatives, pairs to score, rows of fine-tuning, pseudo-queries, probe."""
+    """What trainings take from judgements: negatives, pairs to score, rows of fine-tuning."""
     root = Place(str(folder))
     corpus = read(folder, missing)
     tokens = root / "tokens"
@@ -155,13 +154,13 @@ def trained_on(folder: Path, missing: Mapping[str, list[str]]) -> dict[str, obje
     write_candidates(inputs, root / "scored", split="train", queries=100)
     negatives = root / "mined" / "negatives.parquet"
     rows = PairExamples(tokens, corpus.place, "train", "f", per_query=2, negatives=negatives).open()
+    texts = rows.read(np.arange(rows.count), 0, 0)
     return {
         "mined": {name: value for name, value in mined.items() if name != "source"},
         "negatives": pq.read_table(negatives.local()).to_pylist(),
         "positives": (root / "mined/negatives.jsonl.gz").read(),
         "pairs": pq.read_table((root / "scored/candidates/00000.parquet").local()).to_pylist(),
-        "rows": [rows.names(np.arange(rows.count)), rows.read(np.arange(rows.count), 0, 0)["passage"].rows.tolist()],
-        "probe": [row.tolist() for row in open_probe(tokens, corpus.place).relevant],
+        "rows": [texts["query"].rows.tolist(), texts["passage"].rows.tolist()],
     }
 
 

@@ -59,7 +59,7 @@ def behind(step: Step) -> tuple[list[Step], list[Step]]:
 
 def _read(step: Step) -> list[Step]:
     """The inputs of a step without `like`, which only lends its vocabulary, and without health inputs."""
-    left_out = ("like", *step.kind.health_inputs)
+    left_out = ("like", *step.kind.unread_inputs)
     return [source for name, source in step.inputs.items() if name not in left_out]
 
 

@@ -245,14 +245,6 @@ class Backbone(nn.Module):
         """The MLM head up to, and without, its output matrix; [..., D]."""
         return self.family.transform(self.model, x)
 
-    def layer_parts(self, number: int) -> dict[str, nn.Module]:
-        """The parts of layer 0 … `layers` - 1, by their names in a `decoders.DecoderLayer`.
-
-        Raises:
-            ValueError: if its layers are of another kind; see `BackboneShape.has_plain_layers`.
-        """
-        return self.family.parts_of(self.encoder, number)
-
     def save(self, folder: Path, tokenizer_folder: Path) -> None:
         """Writes a Hugging Face folder: config.json, model.safetensors, the tokenizer; and `experts.safetensors`."""
         save_model(self.model, folder, tokenizer_folder)

@@ -11,7 +11,6 @@ which is a matter of its side, not of a gate (CoT-MoTE, Ma et al. 2023, "hard ro
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,15 +72,6 @@ class QueryExpert(nn.Module):
         """Runs the encoder with these weights in place of its own; gradients reach these weights."""
         return torch.func.functional_call(encoder, dict(self.named()), kwargs=inputs)
 
-    @torch.no_grad()
-    def distance(self, encoder: nn.Module) -> Tensor:
-        """How far the experts have drifted apart: |query - passage| / |passage|, over all their weights; shape []."""
-        parameters = dict(encoder.named_parameters())
-        apart = torch.stack([(weight - parameters[name]).norm() for name, weight in self.named()])
-        size = torch.stack([parameters[name].norm() for name, _ in self.named()])
-        distance: Tensor = apart.norm() / size.norm()
-        return distance
-
     def save(self, folder: Path) -> None:
         """Writes `experts.safetensors`: the weights by the encoder's names; the split in its metadata."""
         tensors = {name: weight.detach().cpu().contiguous() for name, weight in self.named()}
@@ -94,7 +84,7 @@ class QueryExpert(nn.Module):
         Raises:
             UserError: if the file is damaged, or its weights are not those of this encoder, or not finite.
         """
-        with library_reading(partial(_unreadable, folder)):
+        with library_reading(folder / FILE, "experts"):
             saved = safetensors.torch.load_file(folder / FILE)
         refuse_not_finite(folder / FILE, saved.items())
         current = dict(self.named())
@@ -116,15 +106,11 @@ def read_expert_split(folder: Path) -> ExpertSplit | None:
     """
     if not (folder / FILE).is_file():
         return None
-    with library_reading(partial(_unreadable, folder)):
+    with library_reading(folder / FILE, "experts"):
         with safe_open(folder / FILE, "pt") as file:
             about = file.metadata() or {}
         kind: ExpertKind = "all" if about["kind"] == "all" else "ffn"
         return ExpertSplit(kind, about["norms"] == "true")
-
-
-def _unreadable(folder: Path, reason: str) -> UserError:
-    return UserError(f"{folder / FILE}: no experts can be read there ({reason}); save the model again")
 
 
 def put_query_expert(encoder: nn.Module, folder: Path) -> None:

@@ -41,26 +41,22 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool) -> 
         routed: whether queries have an encoder of their own.
     """
     representation = facts.representation
-    library = "sentence-transformers" if loader else "transformers"
+    named = representation.model_dump(exclude={"specials"}, exclude_none=True)
+    score = "MaxSim of their token vectors" if representation.tokens else "the dot product of their views, added up"
     sections = [
-        f"---\nlibrary_name: {library}\ntags: [midmask, information-retrieval]\n---\n",
+        f"---\nlibrary_name: {'sentence-transformers' if loader else 'transformers'}\n"
+        "tags: [midmask, information-retrieval]\n---\n",
         "# A bi-encoder trained with midmask\n",
-        f"Views of a text: {views(representation)}. Queries are read up to {facts.query_length} tokens, passages up to "
-        f"{facts.passage_length}." + (" Queries have weights of their own." if routed else "") + "\n",
-        f"The score of a query and a passage is {_score(representation)}.\n",
+        f"Representation {representation.label}: {', '.join(f'{name} = {value}' for name, value in named.items())}. "
+        f"Queries are read up to {facts.query_length} tokens, passages up to {facts.passage_length}."
+        f"{' Queries have weights of their own.' if routed else ''} The score of a query and a passage is {score}.\n",
         *_pair_lines(facts.form),
         "## What loads it\n",
-        *[f"- {line}" for line in _libraries(representation, loader)],
+        f"- transformers: `AutoModel`{' or `AutoModelForMaskedLM`' if representation.lexical else ''}.",
+        f"- sentence-transformers: {_as_loaded(representation, loader)}",
         "- midmask: everything, from `midmask.json`.\n",
     ]
     return "\n".join(sections)
-
-
-def _score(representation: Representation) -> str:
-    """How two texts are compared, in words."""
-    if representation.tokens is not None:
-        return "MaxSim: the sum over the query's tokens of the largest dot product with one of the passage's tokens"
-    return "the dot product of their views" + (", added up" if representation.dense and representation.lexical else "")
 
 
 def _pair_lines(form: TextForm) -> list[str]:
@@ -68,54 +64,27 @@ def _pair_lines(form: TextForm) -> list[str]:
     if form.title_join == "space":
         return []
     prompt = f"`{form.passage_prompt}` and the title" if form.passage_prompt else "the title"
-    kind = "1, as tokenizers give it, where the model has token types" if form.title_join == "pair" else "0"
-    lines = [f"A passage is a pair of two texts, {prompt} and the passage's text, the latter of token type {kind}."]
-    if form.title_join == "pair":
-        lines.append("In sentence-transformers: `model.encode([(title, text), …])`.")
-    else:
-        lines.append(
-            'In sentence-transformers: `model.encode([f"{title} [SEP] {text}", …])`, [SEP] standing for what the '
-            "tokenizer puts between two texts."
-        )
-    return [" ".join(lines) + "\n"]
+    how = {
+        "pair": "of token type 1, where the model has token types. In sentence-transformers: "
+        "`model.encode([(title, text), …])`.",
+        "separator": "of token type 0. In sentence-transformers: "
+        '`model.encode([f"{title} [SEP] {text}", …])`, [SEP] standing for what the tokenizer puts between two texts.',
+    }[form.title_join]
+    return [f"A passage is a pair of two texts, {prompt} and the passage's text, the latter {how}\n"]
 
 
-def views(representation: Representation) -> str:
-    """The views in words."""
-    parts = []
-    if representation.tokens is not None:
-        parts.append(f"late, a vector of {representation.tokens} dimensions and length 1 for each token")
-    if representation.dense is not None:
-        dense = {"cls": "the vector of [CLS]", "mean": "the mean of all token vectors"}[representation.dense]
-        width = f", projected to {representation.width} dimensions" if representation.width else ""
-        parts.append(f"dense, {dense}{width}{', of length 1' if representation.normalise else ''}")
-    if representation.lexical is not None:
-        weight = {"splade": "log(1 + relu) of the highest logit", "logits": "the highest logit"}[representation.lexical]
-        where = "" if representation.specials else ", special tokens' positions left out"
-        limits = "; of a query the {} heaviest words, of a passage {}".format(
-            *(terms or "all" for terms in (representation.query_terms, representation.passage_terms))
-        )
-        parts.append(f"lexical, {weight} of each word{where}{limits}")
-    return "; and ".join(parts)
-
-
-def _libraries(representation: Representation, loader: Loader | None) -> list[str]:
-    """A line for every other library: its class, and what it sees."""
-    lines = ["transformers: `AutoModel`" + (" or `AutoModelForMaskedLM`." if representation.lexical else ".")]
+def _as_loaded(representation: Representation, loader: Loader | None) -> str:
+    """What sentence-transformers sees of the model."""
     if loader is None:
-        lines.append("sentence-transformers: not as it was trained; its modules cannot give these views.")
-    elif representation.dense and representation.lexical:
-        lines.append(
-            "sentence-transformers: `SentenceTransformer`, the dense view alone; it cannot give the lexical one."
-        )
-    else:
-        lines.append(f"sentence-transformers: `{loader}`, the same vectors.")
+        return "not as it was trained; its modules cannot give these views."
+    if representation.dense and representation.lexical:
+        return "`SentenceTransformer`, the dense view alone; it cannot give the lexical one."
     if loader == "SparseEncoder" and representation.query_terms != representation.passage_terms:
-        lines.append(
-            "`SparseEncoder` keeps one number of words for both sides, so give `max_active_dims` = "
-            f"{representation.query_terms} to `encode_query` and {representation.passage_terms} to `encode_document`."
+        return (
+            "`SparseEncoder`, the same vectors, if `max_active_dims` is given for each side: "
+            f"{representation.query_terms} to `encode_query`, {representation.passage_terms} to `encode_document`."
         )
-    return lines
+    return f"`{loader}`, the same vectors."
 
 
 # The old class paths, which versions 2 to 6 know; those of a lexical view exist since 5.4 only, with fill-mask.

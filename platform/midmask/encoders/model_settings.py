@@ -87,13 +87,13 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
             f"{folder / MODULES_FILE}: its modules are {', '.join(kinds)}, "
             f"but midmask follows {KNOWN_MODULES}, in this order."
         )
-    pooling, hidden = modules[1][1], hidden_size(folder)
-    width = _read_dense(modules[2][1], "sentence_embedding", hidden) if "Dense" in kinds else None
+    pooling = modules[1][1]
+    width = _read_dense(modules[2][1], "sentence_embedding") if "Dense" in kinds else None
     normalise = is_scored_by_cosine(folder, stated="Normalize" in kinds) or "Normalize" in kinds
-    dimensions = kept_dimensions(folder, width or hidden, cut_behind_norm="Normalize" in kinds)
+    dimensions = kept_dimensions(folder, width or hidden_size(folder), cut_behind_norm="Normalize" in kinds)
     pools_prompt = bool(read_json(pooling / "config.json", dict).get("include_prompt", True))
     form = read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
-    return Representation(dense=_read_pooling(pooling, hidden), width=dimensions or width, normalise=normalise), form
+    return Representation(dense=_read_pooling(pooling), width=dimensions or width, normalise=normalise), form
 
 
 def read_dense(folder: Path) -> tuple[Path, int] | None:
@@ -124,20 +124,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     return modules
 
 
-def _refuse_other_width(path: Path, names: tuple[str, ...], hidden: int | None) -> None:
-    """Raises UserError if a module's config gives another number than config.json for the hidden states' columns."""
-    config = read_json(path, dict)
-    for name in names:
-        if hidden is not None and config.get(name) not in (None, hidden):
-            raise UserError(
-                f"{path}: {name} = {config[name]}, but config.json says that hidden states have {hidden} columns; the "
-                "files are of different models. Save the model again."
-            )
-
-
-def _read_pooling(place: Path, hidden: int | None) -> Literal["cls", "mean"]:
+def _read_pooling(place: Path) -> Literal["cls", "mean"]:
     config = read_json(place / "config.json", dict)
-    _refuse_other_width(place / "config.json", ("embedding_dimension", "word_embedding_dimension"), hidden)
     old = [mode for key, mode in _MODES.items() if config.get(key)]
     modes = config.get("pooling_mode", old or ["mean"])
     modes = [modes] if isinstance(modes, str) else list(modes)
@@ -148,10 +136,9 @@ def _read_pooling(place: Path, hidden: int | None) -> Literal["cls", "mean"]:
     raise UserError(f"{place / 'config.json'}: pooling {' + '.join(map(str, modes))}; midmask pools by cls or mean.")
 
 
-def _read_dense(place: Path, key: str, hidden: int | None) -> int:
+def _read_dense(place: Path, key: str) -> int:
     """The width of a Dense, if it is a plain projection of the vectors under this key."""
     config = read_json(place / "config.json", dict)
-    _refuse_other_width(place / "config.json", ("in_features",), hidden)
     named = str(config.get("activation_function"))  # one that is not torch's is replaced by the default
     activation = named.rpartition(".")[2] if named.startswith("torch.") else "Tanh"
     read = config.get("module_input_name") or key
@@ -201,7 +188,7 @@ def _late(folder: Path, dense: Path, mask: Path, normalise: Path) -> Representat
             "midmask scores all tokens of a text, and "
             "no others, by maxsim. Train one here: --protocol in_batch_late."
         )
-    return Representation(dense=None, tokens=_read_dense(dense, TOKEN_STATES, hidden_size(folder)))
+    return Representation(dense=None, tokens=_read_dense(dense, TOKEN_STATES))
 
 
 FILE = "midmask.json"
@@ -295,11 +282,7 @@ def read_projection(folder: Path) -> Tensor | None:
 
 def _read_weight(place: Path) -> Tensor:
     """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
-
-    def unreadable(reason: str) -> UserError:
-        return UserError(f"{place}: no projection can be read there ({reason}); save the model again")
-
-    with library_reading(unreadable):
+    with library_reading(place, "projection"):
         if (place / "model.safetensors").is_file():
             weights = safetensors.torch.load_file(place / "model.safetensors")
         else:

@@ -1,18 +1,15 @@
 """Masked LMs of transformers, read from a folder or made afresh; a damaged or foreign folder becomes one line."""
 
-import inspect
-import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
@@ -25,30 +22,13 @@ from midmask.text.vocabulary import copy_untruncated, load_tokenizer, save_token
 log = logging.getLogger(__name__)
 
 
-WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-"""Files of weights that transformers reads, the preferred one first; sharded ones have an index of this name."""
-
-OTHER_WEIGHTS = ("*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.gguf", "*.pt", "*.ckpt*", "*.onnx", "onnx/*.onnx")
-"""Files that may be weights, but not under a name or in a format that is read."""
-
-FLOATS = ("F64", "F32", "F16", "BF16", "torch.float64", "torch.float32", "torch.float16", "torch.bfloat16")
-"""Types of numbers that weights may have, as safetensors and as torch write them."""
-
-WRAPPERS = {
-    "module.": "DataParallel or DistributedDataParallel wrote them: save the model inside, "
-    "model.module.save_pretrained(FOLDER)",
-    "_orig_mod.": "torch.compile wrote them: save the model inside, model._orig_mod.save_pretrained(FOLDER)",
-    "auto_model.": "a whole SentenceTransformer's state_dict has them: save it with model.save(FOLDER)",
-}
-"""Part of a prefix before the names of all tensors -> who writes it, and how to save the model without."""
-
 NAMES = 3
 """Names that a message lists at most."""
 
 
 @contextmanager
-def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
-    """Context for a library's call that reads a folder, and for nothing else: its exceptions become `told(reason)`.
+def library_reading(named: object, what: str = "model") -> Iterator[None]:
+    """Context for a library's call that reads `what` from a place, and for nothing else: exceptions become one line.
 
     All of them, since no list is complete: transformers raises TypeError, KeyError, ZeroDivisionError, AssertionError,
     … of one field or another, tokenizers `Exception` itself.
@@ -56,7 +36,7 @@ def library_reading(told: Callable[[str], UserError]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise told(what_is_wrong(error)) from None
+        raise UserError(f"{named}: no {what} can be read there ({what_is_wrong(error)})") from None
 
 
 def what_is_wrong(error: BaseException) -> str:
@@ -98,41 +78,11 @@ def refuse_no_model(named: str, folder: Path) -> None:
             f"{named}: the transformer alone of the sentence-transformers folder {above}, which states how its vectors "
             f"are made. Name {above}."
         )
-    is_module = (above / "modules.json").is_file() and "model_type" not in _keys(place / "config.json")
-    if is_module or not (place / "config.json").is_file():
-        raise UserError(f"{unread}: no config.json{' of a model' if is_module else ''} in it; {_what_to_name(folder)}")
-
-
-def _what_to_name(folder: Path) -> str:
-    """What a folder without config.json holds, and which folder to name in its place."""
-    below = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/modules.json"))]
-    configs = [path for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/config.json"))]
-    below += [path.parent for path in configs if "model_type" in _keys(path) and path.parent.parent not in below]
-    if below:
-        more = f" ({len(below)} subfolders hold a model)" if len(below) > NAMES else ""
-        return f"the model lies in a subfolder: name {' or '.join(map(str, below[:NAMES]))}{more}."
-    above = folder.resolve().parent
-    if (above / "modules.json").is_file() or "model_type" in _keys(above / "config.json"):
-        return f"it is a part of the model in {above}: name that folder."
-    names = sorted(path.name for path in folder.iterdir())
-    if weights := [name for name in names if name in WEIGHT_FILES]:
-        return f"it holds {weights[0]}: put the config.json of the same model beside it."
-    if any(name.lower() == "readme.md" for name in names):
-        return (
-            f"it holds a model card ({_listed(names)}) but no model: download the model's other files too, or name its "
-            "hub id (OWNER/MODEL) with --allow-download."
-        )
-    held = f"it holds {_listed(names)}" if names else "it is empty"
-    return f"{held}. Name a Hugging Face or sentence-transformers folder."
-
-
-def _keys(path: Path) -> Collection[str]:
-    """The keys of a JSON object; none if the file holds no object."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ()
-    return content.keys() if isinstance(content, dict) else ()
+    if not (place / "config.json").is_file():
+        held = _listed(sorted(path.name for path in folder.iterdir())) or "nothing"
+        below = [str(path.parent) for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/config.json"))]
+        named_instead = " or ".join(below[:NAMES]) or "a Hugging Face or sentence-transformers folder"
+        raise UserError(f"{unread}: no config.json in it; it holds {held}. Name {named_instead}.")
 
 
 def _listed(names: Collection[str]) -> str:
@@ -141,131 +91,52 @@ def _listed(names: Collection[str]) -> str:
     return f"{first}, … ({len(names)})" if len(names) > NAMES else first
 
 
-def refuse_unreadable_weights(named: str, place: Path) -> None:
-    """Raises UserError if the files of a model's weights are missing, are pointers, or hold no floating-point numbers.
-
-    Args:
-        named: as in `refuse_no_model`. place: the folder with config.json.
-    """
-    files = _weight_files(named, place)
-    for file in files:
+def _refuse_pointers(named: str, place: Path) -> None:
+    """Raises UserError if a file of weights is what Git leaves in its place without its extension LFS."""
+    for file in [*place.glob("*.safetensors"), *place.glob("*.bin")]:
         with file.open("rb") as stream:
             if stream.read(40).startswith(b"version https://git-lfs"):
                 raise UserError(f"{named}: {file.name} is a pointer of Git LFS, not the weights. Type: git lfs pull")
-    wrong = {
-        name: kind
-        for file in files
-        for name, kind in _number_types(file).items()
-        if kind not in FLOATS and name.endswith(("weight", "bias"))
-    }
-    if wrong:
-        name, kind = next(iter(wrong.items()))
-        raise UserError(
-            f"{named}: {name} has the type {kind} ({len(wrong)} weights of such types): a quantised model, whose "
-            "numbers mean nothing without their scales. Name the model that it was made of, in float32 or bfloat16."
-        )
 
 
-def _weight_files(named: str, place: Path) -> list[Path]:
-    """The files that transformers reads the weights from; none for an index that it cannot read, which it refuses."""
-    for name in WEIGHT_FILES:
-        if (place / name).is_file():
-            return [place / name]
-        if (index := place / f"{name}.index.json").is_file():
-            try:
-                shards = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-                absent = [shard for shard in shards if not (place / shard).is_file()]
-            except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                return []
-            if absent:
-                raise UserError(
-                    f"{named}: {len(absent)} of the {len(shards)} files of its weights are missing: {_listed(absent)}. "
-                    "Copy or download them again."
-                )
-            return [place / shard for shard in shards]
-    other = sorted(str(path.relative_to(place)) for pattern in OTHER_WEIGHTS for path in place.glob(pattern))
-    raise UserError(
-        f"{named}: no model can be read there: no weights of PyTorch ({' or '.join(WEIGHT_FILES)}) in it"
-        + (f", only {_listed(list(dict.fromkeys(other)))}" if other else "")
-        + ". Load the model where it was trained, and save it with save_pretrained."
-    )
-
-
-def _number_types(file: Path) -> dict[str, str]:
-    """Name -> type of the numbers of each tensor in a file; nothing for a damaged file, which transformers refuses."""
-    try:
-        if file.suffix == ".safetensors":
-            with safe_open(file, "pt") as stored:
-                return {name: str(stored.get_slice(name).get_dtype()) for name in stored.keys()}
-        saved = torch.load(file, map_location="meta", weights_only=True)
-        return {name: str(value.dtype) for name, value in saved.items() if isinstance(value, Tensor)}
-    except Exception:  # every library has its own; transformers meets the same next
-        return {}
-
-
-def refuse_other_weights(named: str, loading: dict[str, Any], expected: set[str], backbone: str) -> None:
-    """Raises UserError if tensors of the backbone are missing or have other shapes, or the file has more layers.
+def _refuse_other_weights(named: str, model: Any, loading: dict[str, Any]) -> None:
+    """Raises UserError if tensors of the backbone are missing or have other shapes, if the file has more layers, or
+    whole numbers.
 
     Args:
-        loading: missing_keys, unexpected_keys and mismatched_keys, as transformers reports them. expected: names of all
-            the model's tensors. backbone: prefix of those of its backbone; empty: all are.
+        loading: missing_keys, unexpected_keys and mismatched_keys, as transformers reports them.
     """
+    backbone = "" if model.base_model is model else f"{model.base_model_prefix}."
     if mismatched := sorted(loading["mismatched_keys"]):
         name, stored, shape = mismatched[0]
         raise UserError(
             f"{named}: {name} has the shape {list(stored)} in the file, but {list(shape)} by config.json "
             f"(weights of other shapes: {len(mismatched)}). Save the model again, with its own config.json."
         )
-    lost = sorted(key for key in loading["missing_keys"] if key.startswith(backbone) and "pooler." not in key)
-    unexpected = sorted(loading["unexpected_keys"])
+    own = {key for key in model.state_dict() if key.startswith(backbone) and "pooler." not in key}
+    lost, unexpected = sorted(own.intersection(loading["missing_keys"])), sorted(loading["unexpected_keys"])
     if lost:
-        whole = sum(key.startswith(backbone) and "pooler." not in key for key in expected)
-        why = _why_lost([key.removeprefix(backbone) for key in lost], expected, unexpected, backbone)
         raise UserError(
-            f"{named}: the file holds no {', '.join(lost[:NAMES])} ({len(lost)} of {whole} weights are missing, "
-            f"which would be random). {why}"
+            f"{named}: the file holds no {_listed(lost)} ({len(lost)} of {len(own)} weights are missing, which would "
+            f"be random); it holds others: {_listed(unexpected) or 'none'}. Save the model again with save_pretrained: "
+            "with its own config.json, and without what is around it (DataParallel, torch.compile, a whole "
+            "SentenceTransformer)."
         )
-    patterns = {_LAYER.sub("#", key.removeprefix(backbone)) for key in expected}
-    unused = [key for key in unexpected if _LAYER.search(key) and _is_of_layer(key.removeprefix(backbone), patterns)]
+    unused = [key for key in unexpected if _LAYER.match(key.removeprefix(backbone))]
     if unused:
-        layers = 1 + max(int(_LAYER.findall(key)[0]) for key in unused)
         raise UserError(
             f"{named}: the file holds more layers than config.json names ({len(unused)} weights would not be used, "
-            f"such as {unused[0]}). Set num_hidden_layers = {layers}, or save the smaller model again."
+            f"such as {unused[0]}). Set num_hidden_layers to their number, or save the smaller model again."
+        )
+    words = model.get_input_embeddings().weight
+    if torch.equal(words, words.round()):
+        raise UserError(
+            f"{named}: its word embeddings are whole numbers: a quantised model, whose numbers mean nothing without "
+            "their scales. Name the model that it was made of, in float32 or bfloat16."
         )
 
 
-_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
-
-
-def _is_of_layer(key: str, patterns: set[str]) -> bool:
-    """Whether a tensor that the model lacks is one of a layer beyond its last."""
-    return _LAYER.sub("#", key) in patterns or re.match(r"(encoder\.|transformer\.)?layers?\.\d", key) is not None
-
-
-def _why_lost(lost: list[str], expected: set[str], unexpected: list[str], backbone: str) -> str:
-    """Why a file lacks tensors, as far as its names show it, and what to do about it.
-
-    Args:
-        lost: names without `backbone`.
-    """
-    for key in unexpected:
-        prefix = key.removesuffix(lost[0])
-        if f".{prefix}".endswith(f".{backbone}"):
-            prefix = prefix.removesuffix(backbone)
-        if prefix.endswith(".") and key.endswith(lost[0]):
-            usual = "another module around the model has them: save the model inside, MODEL.save_pretrained(FOLDER)"
-            writer = next((text for part, text in WRAPPERS.items() if part in prefix), usual)
-            return f"Its names begin with {prefix!r}; {writer}."
-    kept = [key for key in expected if key.removeprefix(backbone) not in lost]
-    missing, present = ([int(_LAYER.findall(key)[0]) for key in keys if _LAYER.search(key)] for keys in (lost, kept))
-    layers = max(present, default=-1) + 1
-    if len(missing) == len(lost) and min(missing) >= layers:
-        return (
-            f"config.json names {max(missing) + 1} layers, the file holds {layers}: set num_hidden_layers = {layers}."
-        )
-    other = f"It holds others, such as {unexpected[0]}. " if unexpected else ""
-    return f"{other}Save the model again with save_pretrained."
+_LAYER = re.compile(r"(encoder\.|transformer\.)?layers?\.\d")
 
 
 TYPES = "token_type_ids"
@@ -331,7 +202,7 @@ def read_settings(name: str, dropout: float, vocabulary: int | None = None, pad_
 def read_folder_settings(folder: Path, named: str) -> Any:
     """The Hugging Face config of a folder, of any family; raises UserError as `refuse_no_model`."""
     refuse_no_model(named, folder)
-    with library_reading(partial(unreadable, named)):
+    with library_reading(named):
         return AutoConfig.from_pretrained(transformer_folder(folder), trust_remote_code=False)
 
 
@@ -354,17 +225,8 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
 
 
 def read_base_model(folder: Path, named: str) -> Any:
-    """The base model of a folder, of any architecture that transformers has, without a pooler if it knows the argument.
-
-    Raises:
-        UserError: as `read_pretrained`.
-    """
-    settings = read_folder_settings(folder, named)
-    with library_reading(partial(unreadable, named)):
-        classes = AutoModel._model_mapping[type(settings)]
-        takes = inspect.signature((classes[0] if isinstance(classes, tuple) else classes).__init__).parameters
-    pooler = {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
-    return read_pretrained(AutoModel, folder, named, **pooler)[0]
+    """The base model of a folder, of any architecture that transformers has; raises UserError as `read_pretrained`."""
+    return read_pretrained(AutoModel, folder, named)[0]
 
 
 def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple[Any, dict[str, Any]]:
@@ -383,8 +245,8 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
     """
     refuse_no_model(named, folder)
     place = transformer_folder(folder)
-    refuse_unreadable_weights(named, place)
-    with library_reading(partial(unreadable, named)), quiet_transformers():
+    _refuse_pointers(named, place)
+    with library_reading(named), quiet_transformers():
         model, loading = kind.from_pretrained(
             place,
             trust_remote_code=False,
@@ -392,8 +254,7 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
             ignore_mismatched_sizes=True,  # they are refused below, by name
             **{"dtype": torch.float32, **wanted},
         )
-    backbone = "" if model.base_model is model else f"{model.base_model_prefix}."
-    refuse_other_weights(named, loading, set(model.state_dict()), backbone)
+    _refuse_other_weights(named, model, loading)
     refuse_not_finite(named, model.state_dict().items())
     return model, loading
 
@@ -427,8 +288,3 @@ def count_fresh(model: Any, missing: Collection[str]) -> str:
 def named_folder(name: str) -> Path:
     """Where the files of a backbone are that is none of `SIZES`. Raises UserError if they are not on this machine."""
     return model_folder(name, field="backbone.name", choices=SIZES)
-
-
-def unreadable(named: str, reason: str) -> UserError:
-    """The refusal of a folder that a library cannot read."""
-    return UserError(f"{named}: no model can be read there ({reason})")

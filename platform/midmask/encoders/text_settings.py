@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from midmask.core.config import Config, added
-from midmask.errors import UserError, how_to_set
+from midmask.errors import UserError
 from midmask.store.pretrained import transformer_folder
 from midmask.text.vocabulary import TitleJoin, load_tokenizer
 
@@ -87,13 +87,6 @@ def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
     unsupported += [f"processing_kwargs.{key}" for key in ("common", "text") if processing.get(key)]
     if unsupported:
         raise UserError(f"{path}: {', '.join(unsupported)}; midmask does not follow this.")
-    transformer = transformer_folder(folder)
-    tokenizer, family = _read_if_there(transformer / "tokenizer_config.json"), _config(folder).get("model_type")
-    if tokenizer.get("padding_side") == "left" and family not in (*PADDED_POSITIONS, "modernbert"):
-        raise UserError(
-            f"{transformer / 'tokenizer_config.json'}: padding_side = 'left' gives a token another position with every "
-            "batch, so that vectors depend on the texts beside them. Set padding_side = 'right'."
-        )
 
 
 def read_lengths(folder: Path) -> tuple[int | None, int | None]:
@@ -175,30 +168,6 @@ def read_prompts(folder: Path) -> TextForm:
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
     )
-
-
-def reading_notes(folder: Path) -> dict[str, str]:
-    """What a folder's settings do not state or state in vain, each with how it is read: field of a recipe -> a line."""
-    notes, positions = {}, _positions(folder)
-    path, settings = transformer_settings(folder)
-    if positions and (settings.get("max_seq_length") or 0) > positions:
-        notes["tokens.max_length"] = (
-            f"{path}: max_seq_length = {settings['max_seq_length']:,}, but config.json has positions for {positions:,} "
-            f"tokens; texts are cut at {positions:,}"
-        )
-    config = read_model_config(folder)
-    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
-    sides = {"query": (QUERY_PROMPT, (default,)), "passage": (PASSAGE_PROMPT, ("passage", "corpus", default))}
-    for side, (name, others) in sides.items():
-        unread = next((other for other in others if prompts.get(other)), None)
-        if unread is not None and prompts.get(name) is None:
-            field = f"tokens.{side}_prompt"
-            notes[field] = (
-                f"{folder}: its prompt {unread!r} is not put before {side} texts, since encode_{name} of "
-                f"sentence-transformers 6 reads the prompt {name!r}, which this folder lacks. To use it: "
-                f"{how_to_set({field: prompts[unread]})}"
-            )
-    return notes
 
 
 def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -> int | None:

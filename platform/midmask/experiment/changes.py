@@ -9,7 +9,6 @@ say; a model folder from elsewhere that takes the trained model's place has its 
 state.
 """
 
-import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -18,17 +17,13 @@ from typing import Any
 from midmask.core.config import flatten, override
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.families import BackboneShape
-from midmask.encoders.model_settings import FILE, read_facts
+from midmask.encoders.model_settings import read_facts
 from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import reading_notes
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.retrieve.text_encoder import refuse_unfit
 from midmask.store.pretrained import found_folder, model_folder
-
-log = logging.getLogger(__name__)
-
 
 EVERY = "stages.*."
 
@@ -196,10 +191,6 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
     """
     refuse_no_model(f"--model {folder}", folder)
     facts = read_facts(folder)
-    notes = {} if (folder / FILE).is_file() else reading_notes(folder)
-    for field, note in notes.items():
-        if not {"tokens", field} & set(chosen):
-            log.warning("%s", note)
     said = {
         "tokenizer": str(folder),
         "max_length": min(facts.passage_length or recipe.tokens.max_length, LONGEST),

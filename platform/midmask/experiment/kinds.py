@@ -79,11 +79,11 @@ class StepKind:
     # Only searches read it: a search that is finished does not look at it again.
     intermediate: bool = False
     # For MLflow: whether it makes a collection; the model type of what it makes, if a checkpoint; what a collection is
-    # to it; inputs with which a training only looks at its health.
+    # to it; inputs that are in its fingerprint alone.
     is_collection: bool = False
     model: str | None = None
     context: str = "data"
-    health_inputs: tuple[str, ...] = ()
+    unread_inputs: tuple[str, ...] = ()
     # The job that makes it alone, if there is one; all else is evaluated.
     job: str | None = None
     # Texts that a CPU core gets through in a second: passages, or queries from `mine` on. None: it is not reckoned so.
@@ -158,7 +158,7 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("adopt", steps.AdoptConfig, steps.adopt, runs="driver", named_by_content=True, model="encoder"),
         _training(
             "pretrain", steps.PretrainConfig, steps.pretrain_setup, "encoder", context="pretrain",
-            health_inputs=("corpus", "probed"), job="pretrain", nominal_seconds=40.0,
+            unread_inputs=("corpus",), job="pretrain", nominal_seconds=40.0,
         ),
         _training(
             "finetune", steps.FinetuneConfig, steps.finetune_setup, "retriever", reads_train=True, job="finetune",

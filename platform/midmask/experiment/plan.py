@@ -156,8 +156,7 @@ def plan(
     }
     untrained = InitialConfig(backbone=recipe.backbone, seed=recipe.pretrain.seed)
     initial = Step("initial", untrained, {"tokens": tokens}, content=survey.folder(recipe.backbone.name))
-    always = {"corpus": corpus, "tokens": read, **({"probed": tokens} if read is not tokens else {})}
-    pretrained = _plan_pretraining(recipe, always, derived, survey, share, resume)
+    pretrained = _plan_pretraining(recipe, {"corpus": corpus, "tokens": read}, derived, survey, share, resume)
     stages = Stages(recipe, tokens, pretrained, survey).steps()
     untuned = Step("untuned", untuned_config(recipe), {"start": pretrained or initial, "tokens": tokens})
     return Plan(
@@ -197,7 +196,7 @@ def _plan_pretraining(
     share: float,
     resume: Step | None,
 ) -> Step | None:
-    """The pre-training, with tokens, what a probe needs, and of the derived artifacts those that are read."""
+    """The pre-training, with `always` and, of the derived artifacts, those that are read."""
     if recipe.objective is None:
         return None
     steps = recipe.pretrain.steps

@@ -22,7 +22,7 @@ from midmask.training.run import Log
 PAIRS = ("tokens", "corpus")
 """Inputs of which the pairs of a query and a relevant passage are made."""
 
-NO_ROWS = ("start", "resume", "probed")
+NO_ROWS = ("start", "resume")
 """Inputs of a training that have no rows of it."""
 
 

@@ -153,7 +153,7 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
         stop_after=config.stop_after,
         longest=int(source.record["config"]["span_length"]) if rows == "spans" else longest,
         form=TextForm.of(inputs["tokens"].record["config"]),
-        **{role: places.get(role) for role in ("start", "resume", "corpus", "probed")},
+        **{role: places.get(role) for role in ("start", "resume")},
     )
 
 

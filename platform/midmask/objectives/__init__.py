@@ -1,6 +1,5 @@
 """The tables of objectives, middle trainings and fine-tuning losses: one line, one file, one class each."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from midmask.core.registry import Registry
@@ -75,42 +74,31 @@ FINETUNING: Registry[Any] = Registry(
 """What a fine-tuning stage (`stages.N.loss`) may train on; it reads judged queries."""
 
 
-ELSEWHERE = {"cross_encoder": "stages.0.teacher", "generation": "the command train-generator"}
-"""Losses of other models than encoders -> the field or command that has them."""
-
-
 def pretraining_config(value: Any) -> Any:
     """The config of a middle training from its fields by name; None and configs are returned as they are.
 
     Raises:
-        UserError: for a name that is not in `PRETRAINING`; for a loss of fine-tuning, with the field it belongs to.
+        UserError: for a name that is not in `PRETRAINING`.
     """
-    return _config(value, PRETRAINING, {**dict.fromkeys(FINETUNING, "stages.0.loss"), **ELSEWHERE}, "objective")
+    return _config(value, PRETRAINING, "objective")
 
 
 def finetuning_config(value: Any) -> Any:
     """The config of a fine-tuning loss from its fields by name; None and configs are returned as they are.
 
     Raises:
-        UserError: for a name that is not in `FINETUNING`; for a middle training, with the field it belongs to.
+        UserError: for a name that is not in `FINETUNING`.
     """
-    return _config(value, FINETUNING, {**dict.fromkeys(PRETRAINING, "objective"), **ELSEWHERE}, "loss")
+    return _config(value, FINETUNING, "loss")
 
 
-def _config(value: Any, table: Registry[Any], elsewhere: Mapping[str, str], field: str) -> Any:
-    """Args: elsewhere: names that belong to another field -> that field."""
+def _config(value: Any, table: Registry[Any], field: str) -> Any:
     if not isinstance(value, dict | ObjectiveConfig):
         return value
     name = value.name if isinstance(value, ObjectiveConfig) else value.get("name")
     if name is None:
         raise UserError(f"{field}: the name of a {table.kind} is required. Known: {', '.join(sorted(table))}.")
-    name = str(name)
-    if name in elsewhere:
-        raise UserError(
-            f"{field}.name = {name}: not a {table.kind}; it belongs to {elsewhere[name]}. "
-            f"Known here: {', '.join(sorted(table))}."
-        )
-    entry = table[name]
+    entry = table[str(name)]
     return value if isinstance(value, ObjectiveConfig) else entry.Config.model_validate(value)
 
 

@@ -67,7 +67,7 @@ def attention_half(
     """The first half of a post-norm layer, LN(query + drop(W_o attn)); [B, L, D].
 
     Args:
-        parts: of a `DecoderLayer`, or of an encoder's layer (`Backbone.layer_parts`).
+        parts: of a `DecoderLayer`, or of an encoder's layer (`Family.parts_of`).
         visible, causal: as in `attend`.
     """
     q, k, v = (

@@ -77,7 +77,7 @@ class QueryGenerator:
         import transformers
 
         refuse_no_model(self._named, folder)
-        with library_reading(self._unreadable), quiet_transformers():
+        with library_reading(self._named, "sequence-to-sequence or causal model"), quiet_transformers():
             settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
             names = tuple(settings.architectures or ())
             if not settings.is_encoder_decoder:
@@ -86,12 +86,9 @@ class QueryGenerator:
         kind = transformers.AutoModelForSeq2SeqLM
         model, loading = read_pretrained(kind, folder, self._named, use_safetensors=True, dtype="auto")
         if missing := sorted(loading["missing_keys"]):
-            raise self._unreadable(f"the file holds no {missing[0]} ({len(missing)} weights are missing)")
+            raise UserError(f"{self._named}: the file holds no {missing[0]} ({len(missing)} weights are missing)")
         refuse_tokens_beyond(self._named, largest_id(tokenizer), len(model.get_input_embeddings().weight))
         return tokenizer, model
-
-    def _unreadable(self, reason: str) -> UserError:
-        return UserError(f"{self._named}: no sequence-to-sequence model can be read there ({reason})")
 
     @torch.inference_mode()
     def queries(self, doc_ids: list[str], texts: list[str], each: int) -> list[list[str]]:

@@ -1,9 +1,9 @@
 """From token rows to what a step needs: padded micro-batches, made ready on a thread a few steps ahead of the loop."""
 
-import queue
-import threading
 import zlib
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -115,34 +115,11 @@ def _digest(text: TextRows) -> int:
 
 def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
     """The same items, produced on a thread at most `depth` ahead. Its error is raised here; closing this ends it."""
-    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(depth)
-    closed = threading.Event()
-
-    def put(item: T | None, error: BaseException | None) -> None:
-        while not closed.is_set():
-            try:
-                return ready.put((item, error), timeout=0.1)
-            except queue.Full:
-                continue
-
-    def produce() -> None:
-        try:
-            for item in items:
-                put(item, None)
-                if closed.is_set():
-                    return
-            put(None, StopIteration())
-        except BaseException as error:
-            put(None, error)
-
-    threading.Thread(target=produce, name="midmask-reader", daemon=True).start()
+    thread = ThreadPoolExecutor(1, "midmask-reader")
+    ready = deque(thread.submit(next, items, None) for _ in range(depth))
     try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item  # type: ignore[misc]
+        while (item := ready.popleft().result()) is not None:
+            ready.append(thread.submit(next, items, None))
+            yield item
     finally:
-        closed.set()
+        thread.shutdown(wait=False, cancel_futures=True)

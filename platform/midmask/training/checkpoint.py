@@ -20,9 +20,9 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from midmask.encoders.reading import library_reading
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.store.place import Place
@@ -169,8 +169,7 @@ def take_heads(objective: Objective, setup: TrainingSetup) -> dict[str, int]:
     """
     folder, taken = setup.origin, list[str]()
     if folder is not None and (folder / HEADS).is_file():
-        try:
-            taken = objective.take_over(safetensors.torch.load_file(folder / HEADS))
-        except SafetensorError as error:
-            raise UserError(f"{folder / HEADS}: no heads can be read there ({error})") from None
+        with library_reading(folder / HEADS, "heads"):
+            saved = safetensors.torch.load_file(folder / HEADS)
+        taken = objective.take_over(saved)
     return {"heads_taken": len(taken), "heads_fresh": len(objective.heads_state()) - len(taken)}

@@ -138,8 +138,6 @@ class ExampleSource(Protocol):
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns: ...
 
-    def names(self, rows: Rows) -> list[str]: ...
-
 
 class Examples(Protocol):
     """A hashable, picklable description of a run's training data."""

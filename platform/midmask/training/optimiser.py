@@ -40,9 +40,6 @@ class TrainConfig(Config):
     compile: bool = added(
         False, "compile the model's layers: faster steps on a GPU after a minute, sums of other last digits"
     )
-    recompute: bool = runtime(
-        False, "keep a layer's input alone and compute the rest again when gradients need it: less memory, slower steps"
-    )
     micro_batch: int | None = runtime(
         None, "rows that a worker computes at once; none: as many of its share as fit into the device's memory", ge=1
     )
@@ -53,7 +50,6 @@ class TrainConfig(Config):
     health_every: int = runtime(
         200, "pre-training: steps between two measurements of the encoder's health; 0: none", ge=0
     )
-    probe_every: int = runtime(0, "pre-training: steps between two small zero-shot searches on dev; 0: none", ge=0)
     checkpoint_every: int = runtime(500, "steps between two checkpoints", ge=1)
     threads: int | None = runtime(None, "CPU threads of a worker; none: torch's default", ge=1)
 

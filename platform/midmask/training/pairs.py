@@ -213,9 +213,6 @@ class PairSource:
             "passage": join_texts(pieces, passages)._replace(scores=scores),
         }
 
-    def names(self, rows: Rows) -> list[str]:
-        return self._names(self._kept[rows])
-
     def _names(self, queries: Rows) -> list[str]:
         return [str(name) for name in self._queries["query_id"].take(pa.array(queries)).to_pylist()]
 

@@ -42,7 +42,6 @@ class Passages:
         self._ids = TokenTable(tokens / "passages", planned=planned)
         self._weights = TokenTable(weights / "weights", "weights", planned=planned) if weights else None
         self.count = self._ids.count
-        self.names = self._ids.doc_ids
 
     def read(self, rows: Rows) -> TextRows:
         return join_texts(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
@@ -79,9 +78,6 @@ class PassageSource:
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         return {"passage": self._passages.read(rows)}
-
-    def names(self, rows: Rows) -> list[str]:
-        return self._passages.names(rows)
 
 
 PACKED_GROUP = 1000
@@ -140,10 +136,6 @@ class PackedSource:
         """The place of each row's first token among all tokens."""
         group = np.searchsorted(self._first_rows, rows, side="right") - 1
         return np.asarray(self._group_starts[group] + (rows - self._first_rows[group]) * self._length)
-
-    def names(self, rows: Rows) -> list[str]:
-        """The passages in which the rows begin."""
-        return self._passages.names(np.searchsorted(self._ends, self._start(rows), side="right"))
 
 
 WINDOW = 100
@@ -237,9 +229,6 @@ class SpanSource:
         chosen = low + draw_rows(seed, epoch, rows, CONTEXT, high - low)
         return np.asarray(chosen + (chosen >= anchors))
 
-    def names(self, rows: Rows) -> list[str]:
-        return self._ids.doc_ids(self._starts[self._kept[rows]])
-
 
 def _read_sharing(spans: Place) -> NDArray[np.int8]:
     """How many other spans share a phrase with each. Raises UserError if the artifact was made without them."""
@@ -282,9 +271,6 @@ class PseudoQuerySource:
         queries = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
         return {"passage": self._passages.read(passages), "context": queries}
 
-    def names(self, rows: Rows) -> list[str]:
-        return self._passages.names(self._kept[rows])
-
 
 @dataclass(frozen=True)
 class ExcerptExamples:
@@ -312,7 +298,6 @@ class ExcerptSource:
         self._whole, self._length = whole, length
         self.count = whole.count
         self.lengths: Ints32 | None = None if whole.lengths is None else np.minimum(whole.lengths, length)
-        self.names = whole.names
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         columns = self._whole.read(rows, seed, epoch)

@@ -2,8 +2,7 @@
 
 A step's rows may be cut in any way without changing its result: sums are added up, and rows that meet in the loss are
 cut with the gradient cache. So nobody has to set `train.micro_batch`. What the memory holds are the bytes that autograd
-saves in a forward pass for the backward pass, on real and on fake tensors; of layers with activation checkpointing the
-inputs of all of them, and all that one layer saves while the backward pass computes it again.
+saves in a forward pass for the backward pass, on real and on fake tensors.
 """
 
 import logging
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from midmask.encoders.layers import counted_layers
 from midmask.encoders.precision import autocast_type
 from midmask.errors import UserError
 from midmask.objectives import CoupledObjective, Objective
@@ -53,10 +51,7 @@ class KeptTensors:
 def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
     """Counts what the forward passes of this context keep."""
     tensors = KeptTensors(module)
-    with (
-        counted_layers(module),
-        torch.autograd.graph.saved_tensors_hooks(tensors.keep, lambda tensor: tensor),
-    ):
+    with torch.autograd.graph.saved_tensors_hooks(tensors.keep, lambda tensor: tensor):
         yield tensors
 
 
@@ -97,10 +92,9 @@ def fit_micro_batch(
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
     fitting = world.least(fitting)
     if fitting < 1:
-        again = f"set {setup.path}.recompute=true, or " if room > once and not config.recompute else ""
         raise UserError(
             f"one row of the training keeps {(one + each) / GIB:.2f} GiB beside the weights, and there are "
-            f"{max(room, 0) / GIB:.2f} GiB; {again}take a smaller backbone.name, shorter rows (tokens.max_length), or "
+            f"{max(room, 0) / GIB:.2f} GiB; take a smaller backbone.name, shorter rows (tokens.max_length), or "
             "a device with more memory"
         )
     if fitting >= share:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from midmask.encoders.layers import compile_layers, recompute_layers
+from midmask.encoders.layers import compile_layers
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.objectives import distributed as world
@@ -29,9 +28,8 @@ from midmask.store.place import Place
 from midmask.training import checkpoint
 from midmask.training.batches import StepBatches, batches_ahead
 from midmask.training.checkpoint import save_heads, take_heads
-from midmask.training.examples import StepReader, WorkerSteps, open_examples, plan_of
-from midmask.training.health import Guard, HealthWatch, Probe, examine, open_probe
-from midmask.training.learnable import PATIENCE, GradientWatch
+from midmask.training.examples import StepReader, WorkerSteps, plan_of
+from midmask.training.health import Guard, HealthWatch, examine
 from midmask.training.loop import optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
@@ -50,6 +48,10 @@ TELLS_EVERY_S = 10.0
 after its first step."""
 
 
+PATIENCE = 100
+"""First steps of a training of which one must have a gradient."""
+
+
 class NonFiniteLoss(RuntimeError):
     """A loss or gradient that is not a number; trying again would give it again."""
 
@@ -65,7 +67,8 @@ def run_training(
         device. On other ranks: nothing.
 
     Raises:
-        NonFiniteLoss: naming the step, its examples and the last good checkpoint.
+        NonFiniteLoss: naming the step and the last good checkpoint.
+        UserError: if none of the first steps had a gradient.
     """
     here = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return _Run(setup, out, here).go(reader, log)
@@ -91,8 +94,6 @@ class _Run:
         _, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
-        if config.recompute:
-            recompute_layers(self.objective.backbone)
         if config.compile:
             compile_layers(self.objective.backbone)
         self.optimiser = build_optimiser(self.objective, config)
@@ -105,8 +106,7 @@ class _Run:
         self.good: Place | None = None
         self.window: list[dict[str, Any]] = []
         self.watch = HealthWatch(config.steps)
-        self.gradients = GradientWatch(setup, objective.parts)
-        self.probe = self._open_probe()
+        self.idle = 0  # steps without a gradient, from the first one on
 
     def go(self, reader: StepReader, log: Log) -> dict[str, Any]:
         done = self._load_newest()
@@ -141,8 +141,7 @@ class _Run:
             if reports or health:
                 window, self.window = self.window, []
                 values = {**trace_summary(window), **health}
-            has_learned = self.gradients.idle < done
-            if saves and has_learned:  # before the report, which may stop the training
+            if saves and self.idle < done:  # before the report, which may stop the training
                 self._save(done)
             if world.rank() == 0 and (values or time.monotonic() - reported_at >= TELLS_EVERY_S):
                 reported_at = time.monotonic()
@@ -153,35 +152,18 @@ class _Run:
             yield self.batches
 
     def _measure_health(self, done: int) -> dict[str, float]:
-        """What a closer look after this step shows, on rank 0, if one is due: the encoder's health, the probe."""
-        found: dict[str, float] = {}
-        if self.pretraining is None or world.rank() != 0:
-            return found
-        if _is_due(done, self.config.health_every):
-            values = examine(self.objective, to_device(self.batches.micro[0], self.device), self.guard)
-            self.watch.look(done, values)
-            found |= {f"health/{name}": value for name, value in values.items()}
-        if self.probe is not None and _is_due(done, self.config.probe_every):
-            backbone, pad_id = self.objective.backbone, self.vocabulary.pad_id
-            found["probe_RR_at_10"] = self.probe.reciprocal_rank(backbone, pad_id, self.device)
-        return found
+        """The encoder's health after this step, on rank 0, if a measurement is due."""
+        every = self.config.health_every
+        if self.pretraining is None or world.rank() != 0 or not every or done % every:
+            return {}
+        values = examine(self.objective, to_device(self.batches.micro[0], self.device), self.guard)
+        self.watch.look(done, values)
+        return {f"health/{name}": value for name, value in values.items()}
 
     def _open_guard(self) -> Guard | None:
         """The guard, where the distance from the start is measured, of an encoder that was trained before."""
         measures = world.rank() == 0 and 0 < self.config.health_every <= self.setup.stop
         return self.pretraining.guard(self.device) if self.pretraining and measures else None
-
-    def _open_probe(self) -> Probe | None:
-        """The probe, if one is wanted; without judged dev queries there is none, which is said."""
-        setup = self.pretraining
-        if setup is None or not self.config.probe_every or world.rank() != 0 or not setup.corpus:
-            return None
-        probe = open_probe(setup.probed or setup.tokens, setup.corpus)
-        if probe is None:
-            logger.warning(
-                "pretrain.probe_every: the corpus has no dev query with a relevant passage, so nothing is probed"
-            )
-        return probe
 
     def _load_newest(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
@@ -199,27 +181,28 @@ class _Run:
             )
         if position["step"] > self.setup.stop:
             raise UserError(f"{self.good} is at step {position['step']}, beyond the last step {self.setup.stop}")
-        if position["threads"] != torch.get_num_threads():
-            logger.warning(
-                "%s was made with %d threads, this run has %d: sums may differ in the last digits",
-                self.good,
-                position["threads"],
-                torch.get_num_threads(),
-            )
         return int(position["step"])
 
     def _read_back_and_check(self) -> None:
-        """Reads the steps' numbers off the device and stops at one that is not finite."""
+        """Reads the steps' numbers off the device; stops at one that is not finite, or where none had a gradient."""
         for row in self.trace.settle():
             self.window.append(row)
             bad = [name for name in row if isinstance(row[name], float) and not math.isfinite(row[name])]
             if bad:
-                names = open_examples(self.examples).names(np.array(row["rows"], dtype=np.int64))
                 raise NonFiniteLoss(
-                    f"step {row['step']}: {', '.join(bad)} not finite; examples of the batch: {', '.join(names)}; "
-                    f"last good checkpoint: {self.good or 'none yet'}. Try a smaller {self.setup.path}.learning_rate."
+                    f"step {row['step']}: {', '.join(bad)} not finite; last good checkpoint: "
+                    f"{self.good or 'none yet'}. Try a smaller {self.setup.path}.learning_rate."
                 )
-            self.gradients.look(row)
+            if row["step"] == self.idle and not row["gradient_norm"]:
+                self.idle += 1
+        if self.idle >= min(PATIENCE, self.setup.stop):
+            hides = hasattr(self.setup.objective, "encoder_mask_ratio")
+            remedy = ", or hide more of them: set objective.encoder_mask_ratio=0.15 or more" if hides else ""
+            raise UserError(
+                f"{self.setup.path}: none of the first {self.idle} steps had a gradient ({self.setup.objective.name}), "
+                f"so nothing is learned: no text has a token to predict, or the loss is the same whatever the weights "
+                f"are; give longer texts{remedy}"
+            )
 
     def _save(self, done: int) -> None:
         """A checkpoint by rank 0, after the trace of the steps before it."""
@@ -262,7 +245,3 @@ class _Run:
             "threads": torch.get_num_threads(),
             "device": self.device.type,
         }
-
-
-def _is_due(done: int, every: int) -> bool:
-    return every > 0 and done % every == 0

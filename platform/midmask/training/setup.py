@@ -133,8 +133,6 @@ class PretrainSetup(StartedSetup):
     path: ClassVar[str] = "pretrain"
     resume: Place | None = None  # an artifact of a prefix of this very run, to go on from
     stop_after: int | None = None  # steps to stop after, as a prefix of the whole run
-    corpus: Place | None = None  # for a probe
-    probed: Place | None = None  # the corpus's tokens, if the training reads others
     longest: int = 512  # tokens that a text has at most
 
     @property

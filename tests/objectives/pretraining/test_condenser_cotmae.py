@@ -1,6 +1,5 @@
 """Condenser, coCondenser and the three CoT-MAEs against the slow reference; what is masked and who sees what."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
-from midmask.core.batch import Batch, TokenRows
+from midmask.core.batch import Batch
 from midmask.core.config import override
 from midmask.encoders.backbone import load_backbone
 from midmask.errors import UserError
@@ -23,10 +22,8 @@ from midmask.objectives.pretraining.encoder_mask import MaskedRows
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises, total_of
 from tests.support.objectives.reference import Reference, Vectors, log_sum_exp
 from tests.support.objectives.texts import (
-    CLS,
     FIRST,
     MASK,
-    SEP,
     TEXTS,
     UNK,
     batch,
@@ -157,21 +154,6 @@ def test_both_spans_are_masked_and_apart_from_each_other() -> None:
     assert torch.equal(drawn.ids_BL[untouched], text.ids_BL.repeat(2, 1)[untouched])
 
 
-def test_health_tells_how_well_partners_agree() -> None:
-    """Equal spans, nothing masked: a pair's vectors are equal, and each row finds its own."""
-    cocondenser = build(CoCondenser, encoder_mask="token", encoder_mask_ratio=1e-6).eval()
-    text: TokenRows = token_rows(random_texts([30, 20, 25, 10]))
-    drawn = cocondenser.draw(Batch(0, {"passage": text, "context": text}))
-    with torch.no_grad():
-        health = cocondenser.health(drawn)
-    assert health["alignment"] < 1e-9 and -4 < health["uniformity"] < 0 and health["in_batch_accuracy"] == 1
-    order = [0, 1, 2, 3, 5, 4, 6, 7]
-    shuffled = replace(drawn, ids_BL=drawn.ids_BL[order], lengths_B=drawn.lengths_B[order])
-    with torch.no_grad():
-        health = cocondenser.health(shuffled)
-    assert health["alignment"] > 0 and health["in_batch_accuracy"] == 0.5
-
-
 COTMAE_VARIANTS: dict[str, dict[str, Any]] = {
     "released, two layers": {},
     "paper, one layer": {"decoder_layers": 1, "decoder_weight": 0.7},
@@ -241,21 +223,18 @@ def test_the_encoders_quota_leaves_out_specials() -> None:
 COTMAE_V2_VARIANTS: dict[str, dict[str, Any]] = {
     "spans": {},
     "pseudo-queries": {"context": "pseudo_query", "ae_weight": 0.7, "ar_weight": 0.4},
-    "mean of ordinary tokens": {"pooling": "text", "projection": "mean", "ae_layers": 2, "encoder_weight": 0.3},
-    "two windowed blocks": {"ar_layers": 2, "window": 2},
+    "two layers, two blocks": {"ae_layers": 2, "ar_layers": 2, "encoder_weight": 0.3},
 }
 
 
-def sparse_view(reference: Reference, config: CoTMAEv2.Config, states: Vectors, text: list[int]) -> Tensor:
+def sparse_view(reference: Reference, states: Vectors) -> Tensor:
     """s E, entry by entry of the vocabulary; s of a text with negative logits alone is 0."""
-    pooled = [j for j, token in enumerate(text) if config.pooling == "all" or token not in (CLS, SEP)]
-    logits = [reference.logits(states[j]) for j in pooled]
+    logits = [reference.logits(state) for state in states]
     table = reference.bert("embeddings.word_embeddings.weight")
-    view, mass = torch.zeros(128, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    view = torch.zeros(128, dtype=torch.float64)
     for entry in range(len(table)):
-        weight = max(torch.log(1 + torch.relu(row[entry])) for row in logits)
-        view, mass = view + weight * table[entry], mass + weight
-    return view / mass if config.projection == "mean" else view
+        view = view + max(torch.log(1 + torch.relu(row[entry])) for row in logits) * table[entry]
+    return view
 
 
 @pytest.mark.parametrize("variant", COTMAE_V2_VARIANTS)
@@ -269,23 +248,22 @@ def test_cotmae_v2_loss_and_every_gradient_equal_the_reference(variant: str) -> 
             text, context = (ids(COTMAE_READ.texts[name], row) for name in (here, there))
             at = 4 * number + row
             states = reference.encode(ids(drawn.encoder, at))
-            vectors = [states[0], sparse_view(reference, config, states, text)]
+            vectors = [states[0], sparse_view(reference, states)]
             masked = [*vectors, *reference.embed(ids(drawn.masked, at))[1:]]
             ae = reference.decoder(masked, config.ae_layers)[1:]
             terms["encoder_mlm"] += surprises(reference, states, drawn.encoder, at, text)
             terms["ae_mlm"] += surprises(reference, ae, drawn.masked, at, context)
-            terms["ar_clm"] += reference.written(vectors, context, config.ar_layers, config.window)
+            terms["ar_clm"] += reference.written(vectors, context, config.ar_layers, None)
     assert_equal(method, drawn, reference, terms, (config.encoder_weight, config.ae_weight, config.ar_weight))
 
 
 def test_a_text_whose_logits_are_all_negative_has_no_sparse_view() -> None:
-    method = build(CoTMAEv2, projection="mean")
+    method = build(CoTMAEv2)
     with torch.no_grad():
         method.backbone.output_bias_V.fill_(-100.0)
     text = COTMAE_READ.texts["passage"]
     hidden_BLD = method.backbone.hidden(text.ids_BL, text.lengths_B)
-    seen_BL = torch.ones(hidden_BLD.shape[:2], dtype=torch.bool)
-    vectors_B2D = method.both_views(hidden_BLD, seen_BL.sum(1), seen_BL)
+    vectors_B2D = method.both_views(hidden_BLD, text.lengths_B)
     assert torch.equal(vectors_B2D[:, 0], hidden_BLD[:, 0]) and not vectors_B2D[:, 1].any()
     total = total_of(method(method.draw(COTMAE_READ)))
     total.backward()

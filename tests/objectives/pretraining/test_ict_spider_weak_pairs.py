@@ -10,9 +10,9 @@ import pytest
 import torch
 from scipy import stats
 
-from midmask import masking
 from midmask.core.batch import Batch, TokenRows
 from midmask.masking import randomness
+from midmask.masking.corruption import only, word_runs
 from midmask.masking.words import recurring
 from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.spider import Spider
@@ -83,7 +83,7 @@ def test_runs_have_uniform_shares_and_uniform_places() -> None:
     """Chi-squared: 30 words, shares of 0.1 to 0.4, so 3 to 11 words with equal chances each; and of runs of 5 words,
     all 26 places alike."""
     text = token_rows([[7] * 30] * 20000, keys=randomness.row_keys(1, 0, np.arange(20000)))
-    runs_BL = masking.word_runs(text, small_vocabulary(), shortest=0.1, longest=0.4)
+    runs_BL = word_runs(text, small_vocabulary(), shortest=0.1, longest=0.4)
     sizes_B = runs_BL.sum(1)
     counts = Counter(sizes_B.tolist())
     assert sorted(counts) == list(range(3, 12))
@@ -123,9 +123,9 @@ def test_term_weights_go_with_their_tokens() -> None:
     text = token_rows([[6, 7, 8, 9]])
     text = TokenRows(text.ids_BL, text.lengths_B, text.keys_B, text.ids_BL.float())
     kept = torch.tensor([[False, False, True, False, True, False]])
-    only = masking.only(text, kept, small_vocabulary())
-    assert only.ids_BL.tolist() == [[CLS, 7, 9, SEP]] and only.weights_BL is not None
-    assert torch.equal(only.weights_BL, only.ids_BL.float())
+    rest = only(text, kept, small_vocabulary())
+    assert rest.ids_BL.tolist() == [[CLS, 7, 9, SEP]] and rest.weights_BL is not None
+    assert torch.equal(rest.weights_BL, rest.ids_BL.float())
 
 
 STOP, OTHER_STOP = 7, 8
@@ -287,15 +287,6 @@ def test_spans_without_a_phrase_make_no_query_but_are_candidates() -> None:
     two = spider(spider.draw(spans([SHARED, [32]], [SHARED, [34, 35]]))).parts["contrastive"]
     one = spider(spider.draw(spans([SHARED], [SHARED]))).parts["contrastive"]
     assert two.count == one.count == 1 and two.total > one.total and abs(one.total) < 1e-12
-
-
-def test_health_is_the_share_of_examples_and_the_agreement_of_these() -> None:
-    """Whole texts as queries, for want of any other token: the vectors of an example are equal."""
-    spider = build(Spider).eval()
-    read = spans([SHARED, [30, 31], [23, 24, 25], [16, 17]], [SHARED, [32], [23, 24, 25], [18]])
-    with torch.no_grad():
-        health = spider.health(spider.draw(read))
-    assert health["recurring"] == 0.5 and health["alignment"] < 1e-9 and health["in_batch_accuracy"] == 1
 
 
 QUERIES, PASSAGES = random_texts([4, 3, 5, 2], seed=1), random_texts([14, 9, 11, 8], seed=2)

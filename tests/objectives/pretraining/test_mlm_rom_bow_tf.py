@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from midmask import masking
 from midmask.core.batch import Batch, TokenRows
+from midmask.masking.corruption import select_tokens, select_words
 from midmask.masking.randomness import Purpose
 from midmask.objectives.pretraining.bow import BOW
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.objectives.pretraining.mlm_cls_tf import MLMTermFrequency
 from midmask.objectives.pretraining.retromae import RetroMAE, RetroMAERows
-from midmask.objectives.pretraining.rom import ROM, ROMRows
+from midmask.objectives.pretraining.rom import ROM
 from midmask.objectives.pretraining.vocabulary_weights import bag_of_words, winning_vocabulary
 from tests.support.objectives.checks import assert_equal, build, ids, reference_of, surprises
 from tests.support.objectives.reference import log_sum_exp
@@ -48,9 +48,8 @@ VARIANTS = [
 def test_loss_and_every_gradient_equal_the_reference(method: Any, fields: dict[str, Any]) -> None:
     model, text = build(method, encoder_mask_ratio=0.4, **fields), weighted(token_rows(TEXTS))
     drawn, reference, terms = model.draw(Batch(0, {"passage": text})), reference_of(model), []
-    masked = drawn.encoder if method is ROM else drawn
     for row in range(4):
-        terms += surprises(reference, reference.encode(ids(masked, row)), masked, row, ids(text, row))
+        terms += surprises(reference, reference.encode(ids(drawn, row)), drawn, row, ids(text, row))
     assert len(terms) == 3 + 2 + 2 + 2 if method is ROM else len(terms) > 5
     assert_equal(model, drawn, reference, {"mlm": terms})
 
@@ -60,7 +59,7 @@ def test_targets_are_the_true_ids_at_the_selected_places(mask: str) -> None:
     mlm = objective(encoder_mask=mask, encoder_mask_ratio=0.3)
     text = token_rows(random_texts([30, 11, 18]))
     drawn = mlm.draw(Batch(0, {"passage": text}))
-    select = masking.select_words if mask == "word" else masking.select_tokens
+    select = select_words if mask == "word" else select_tokens
     selected = select(text, small_vocabulary(), ratio=0.3, purpose=Purpose.SELECT)
     labels = torch.full_like(text.ids_BL, -100).flatten()
     labels[drawn.rows_R] = drawn.labels_R
@@ -93,21 +92,15 @@ def read(text: TokenRows, weights: Tensor | None = None) -> Batch:
     return Batch(0, {"passage": text if weights is None else replace(text, weights_BL=weights[text.ids_BL])})
 
 
-def hidden(drawn: ROMRows, text: TokenRows) -> Tensor:
-    flat = torch.zeros(text.ids_BL.numel(), dtype=torch.bool)
-    flat[drawn.encoder.rows_R] = True
-    return flat.view_as(text.ids_BL)
-
-
 def test_a_fixed_share_of_every_text_is_hidden_and_shown_as_it_was_elsewhere() -> None:
     lengths = [1, 3, 10, 20, 43, 120]
     text = weighted(token_rows(random_texts(lengths)))
     drawn = build(ROM).draw(read(text))
-    mask = hidden(drawn, text)
+    mask = drawn.selected_BL
     assert mask.sum(1).tolist() == [1, 1, 2, 3, 6, 18]  # max(1, round(0.15 n)), half to even
-    assert torch.equal(drawn.encoder.ids_BL[~mask], text.ids_BL[~mask])
+    assert torch.equal(drawn.ids_BL[~mask], text.ids_BL[~mask])
     assert not bool(mask[(text.ids_BL == CLS) | (text.ids_BL == SEP) | (text.ids_BL == PAD)].any())
-    assert torch.equal(drawn.encoder.labels_R, text.ids_BL[mask])
+    assert torch.equal(drawn.labels_R, text.ids_BL[mask])
 
 
 def test_without_a_temperature_the_words_of_highest_weight_are_hidden() -> None:
@@ -115,27 +108,14 @@ def test_without_a_temperature_the_words_of_highest_weight_are_hidden() -> None:
     drawn = build(ROM, mask_temperature=0.0, encoder_mask_ratio=0.3).draw(read(text))
     content = (text.ids_BL != CLS) & (text.ids_BL != SEP)
     highest = torch.where(content, text.weights_BL, -1.0).flatten().topk(27).indices.sort().values
-    assert torch.equal(drawn.encoder.rows_R, highest)
-
-
-def test_health_counts_stop_words_of_true_ids_among_hidden_tokens_and_among_candidates() -> None:
-    objective = build(ROM, mask_temperature=0.0, encoder_mask_ratio=0.5)
-    weights = torch.zeros(60)
-    weights[CONTENT], weights[STOP] = 1.0, 0.5
-    text = read(token_rows([[STOP, CONTENT, CONTENT, 40], [STOP, STOP, STOP, STOP, 40, 41]]), weights).texts["passage"]
-    values = objective.health(objective.draw(read(text)))
-    # Hidden: two CONTENT of the first text, three STOP of the second. Candidates: five STOP of ten.
-    assert values["stop_words_masked"] == pytest.approx(3 / 5)
-    assert values["stop_words_in_text"] == pytest.approx(5 / 10)
-    nothing = objective.health(objective.draw(read(weighted(token_rows([[]])))))
-    assert [float(value) for value in nothing.values()] == [0.0, 0.0]
+    assert torch.equal(drawn.rows_R, highest)
 
 
 def test_every_masked_method_can_take_its_mask() -> None:
     """RetroMAE and MLM with encoder_mask = weighted hide the same tokens as ROM at the same share."""
     fields = {"encoder_mask": "weighted", "encoder_mask_ratio": 0.15, "mask_temperature": 0.7}
     text = weighted(token_rows(random_texts([40, 22, 7])))
-    expected = build(ROM, mask_temperature=0.7).draw(read(text)).encoder
+    expected = build(ROM, mask_temperature=0.7).draw(read(text))
     retromae, mlm = build(RetroMAE, **fields), build(MLM, **fields)
     drawn = retromae.draw(read(text))
     assert isinstance(drawn, RetroMAERows)
@@ -150,7 +130,7 @@ def test_rows_without_weights_are_refused_rather_than_masked_uniformly() -> None
 
 
 BOW_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {}, "[UNK] is a target": {"bow_unknown": True},
+    "default": {},
     "other weights": {"bow_weight": 0.8, "bow_weight_end": 0.3}, "tokens": {"encoder_mask": "token"},
 }  # fmt: skip
 
@@ -171,12 +151,12 @@ def test_bow_loss_and_every_gradient_equal_the_reference(variant: str) -> None:
         true = ids(text, row)
         states = reference.encode(ids(drawn.encoder, row))
         values["mlm"] += surprises(reference, states, drawn.encoder, row, true)
-        words = {token for token in true[1:-1] if token != UNK or config.bow_unknown}
+        words = {token for token in true[1:-1] if token != UNK}
         if words:
             logits = reference.logits(states[0])
             each = [(log_sum_exp(logits) - logits[v]) / len(words) for v in words]
             values["bag_of_words"].append(torch.stack(each).sum())
-    assert len(values["bag_of_words"]) == (4 if config.bow_unknown else 3)
+    assert len(values["bag_of_words"]) == 3
     cosine = math.cos(math.pi * progress)
     weight = config.bow_weight_end + (config.bow_weight - config.bow_weight_end) * 0.5 * (1 + cosine)
     assert_equal(model, drawn, reference, values, (1.0, weight))
@@ -214,9 +194,7 @@ def test_winners_are_0_where_all_texts_share_them_and_1_where_none_do() -> None:
 
 
 FREQUENCIES_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {}, "linear": {"tf_head": "linear"}, "mean": {"tf_reduction": "mean", "tf_weight": 0.4},
-    "cosine": {"tf_loss": "cosine"},
-    "linear, cosine, whole words": {"tf_head": "linear", "tf_loss": "cosine", "encoder_mask": "word"},
+    "default": {}, "whole words, another weight": {"encoder_mask": "word", "tf_weight": 0.4}
 }  # fmt: skip
 
 
@@ -225,16 +203,13 @@ def frequencies_texts() -> TokenRows:
     return token_rows([*random_texts([8, 0, 9]), [UNK, 9, UNK, 12, 9, 9]])
 
 
-def distance(config: MLMTermFrequency.Config, y: Tensor, words: Counter[int]) -> Tensor:
+def distance(y: Tensor, words: Counter[int]) -> Tensor:
     """Of y from the whole target, entry by entry."""
     length = math.sqrt(sum(count**2 for count in words.values()))
     target = torch.zeros(len(y), dtype=torch.float64)
     for token, count in words.items():
         target[token] = count / length
-    if config.tf_loss == "cosine":
-        return 1 - sum(y[v] * target[v] for v in range(len(y))) / torch.sqrt(sum(y[v] ** 2 for v in range(len(y))))
-    squares = torch.stack([(y[v] - target[v]) ** 2 for v in range(len(y))])
-    return squares.sum() if config.tf_reduction == "sum" else squares.sum() / len(y)
+    return torch.stack([(y[v] - target[v]) ** 2 for v in range(len(y))]).sum()
 
 
 @pytest.mark.parametrize("variant", FREQUENCIES_VARIANTS)
@@ -249,7 +224,6 @@ def test_frequencies_loss_and_every_gradient_equal_the_reference(variant: str) -
         states = reference.encode(ids(drawn.encoder, row))
         values["mlm"] += surprises(reference, states, drawn.encoder, row, true)
         if words := Counter(true[1:-1]):
-            y = reference.logits(states[0]) if config.tf_head == "tied" else reference.linear("frequencies", states[0])
-            values["term_frequencies"].append(distance(config, y, words))
+            values["term_frequencies"].append(distance(reference.logits(states[0]), words))
     assert len(values["term_frequencies"]) == 3
     assert_equal(model, drawn, reference, values, (1.0, config.tf_weight))

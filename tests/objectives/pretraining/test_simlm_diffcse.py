@@ -253,13 +253,3 @@ def test_the_discriminator_begins_as_a_copy_with_weights_of_its_own() -> None:
     assert own.keys() == copied.keys() and all(torch.equal(own[name], copied[name]) for name in own)
     parameters = (backbone.parameters(), diffcse.discriminator.parameters())
     assert not set.intersection(*({p.data_ptr() for p in each} for each in parameters))
-
-
-@torch.no_grad()
-def test_health_tells_the_share_that_is_replaced() -> None:
-    simlm, diffcse, read = certain().eval(), certain(DiffCSE).eval(), one_token_words(20, 40)
-    drawn = simlm.draw(read)
-    guessed = int((drawn.decoder.ids_BL == GUESS).sum())
-    assert float(simlm.health(drawn)["replaced"]) == pytest.approx(guessed / 800)
-    drawn = diffcse.draw(BATCH)
-    assert float(diffcse.health(drawn)["replaced"]) == pytest.approx(int(drawn.edited.replaced_BL.sum()) / 48)

@@ -48,7 +48,7 @@ def setup_of(spec: dict) -> TrainingSetup:
         return FinetuneSetup(**shared, rows=PairExamples(places["tokens"], places["corpus"], "train", "f", **lengths))
     rows = pretraining_examples(shared["objective"], places, "f", 48)
     more = {"stop_after": spec.get("stop_after")}
-    return PretrainSetup(**shared, **more, rows=rows, resume=places.get("resume"), corpus=places.get("corpus"))
+    return PretrainSetup(**shared, **more, rows=rows, resume=places.get("resume"))
 
 
 def spec_of(tokens: Place, out: Path, **changes: Any) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_is_not_tried_again(tokens: Place, tmp_path: P
     run_here(spec_of(tokens, tmp_path / "good", stop_after=3))
     spoil(tmp_path / "good" / "checkpoint")
     setup = replace(setup_of(spec_of(tokens, tmp_path)), resume=Place(str(tmp_path / "good")))
-    with pytest.raises(NonFiniteLoss, match=r"^step 3: .* examples of the batch: d\d+"):
+    with pytest.raises(NonFiniteLoss, match=r"^step 3: .* not finite"):
         train_on_ray(setup, Place(str(tmp_path / "out")), workers=1, use_gpu=False, log=lambda done, values: None)
 
 

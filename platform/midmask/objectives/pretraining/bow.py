@@ -10,7 +10,7 @@ weight    1.0 falling to 0.1 along half a cosine, over the whole run
 trained   encoder, embeddings and MLM head
 thrown    nothing: the MLM head is part of the saved model
 targets   the distinct tokens but the specials. Published: ids above 998 alone, which in BERT's vocabulary leaves out
-          [unused] tokens, which no text has, and [UNK]; hence `bow_unknown`
+          [unused] tokens, which no text has, and [UNK]
 differs   sums are divided by global counts. A text without a target is not counted. Of a text that is too long, the
           beginning is read; the published code draws a window of it at every visit
 """
@@ -45,7 +45,6 @@ class BOW(Objective):
         name: Literal["bow"] = Field("bow", description="name of the objective")
         bow_weight: float = Field(1.0, ge=0.0, description="factor of the bag-of-words loss in the first step")
         bow_weight_end: float = Field(0.1, ge=0.0, description="factor of the bag-of-words loss at the end of the run")
-        bow_unknown: bool = Field(False, description="[UNK] is a target like any token (published: false)")
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")
@@ -54,7 +53,7 @@ class BOW(Objective):
     def draw(self, batch: Batch) -> BOWRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
-        bag = bag_of_words(text, vocabulary, unknown=self.config.bow_unknown)
+        bag = bag_of_words(text, vocabulary, unknown=False)
         return BOWRows(mask_for_encoder(text, vocabulary, self.config), bag, batch.progress)
 
     def counts(self, drawn: BOWRows) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from midmask.core.batch import Batch, Part
 from midmask.masking.randomness import rekey
 from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement, in_batch_part
+from midmask.objectives.in_batch import in_batch_part
 from midmask.objectives.objective import CoupledObjective, Represented, RowForm
 from midmask.objectives.pretraining.condenser import Head, HeadConfig
 from midmask.objectives.pretraining.encoder_mask import MaskedRows
@@ -84,7 +84,4 @@ class CoCondenser(CoupledObjective):
         return {"contrastive": part}
 
     def health(self, drawn: MaskedRows) -> dict[str, Tensor]:
-        """Condenser's, and `agreement` of the two spans, in which a span's only candidates are the second spans."""
-        late_BLD, early_BLD = self.head.encode(self.backbone, drawn)
-        pairs = agreement(*self.backbone.sentence_vector(late_BLD, drawn.lengths_B).chunk(2))
-        return {**self.head.health(self.backbone, drawn, late_BLD, early_BLD), **pairs}
+        return self.head.health(self.backbone, drawn, *self.head.encode(self.backbone, drawn))

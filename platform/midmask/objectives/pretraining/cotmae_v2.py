@@ -11,9 +11,9 @@ trained   encoder, embeddings and MLM head, shared by all sides; nothing is deta
 thrown    both decoders
 targets   encoder and ae: the selected tokens; ar: all tokens after the first, s predicting the first of them
 differs   there is no published code. Unpublished, hence fields whose defaults are those of the first version or the
-          plainest choice: the context, ratios, layers and window of the decoders, which positions s is the maximum
-          over, whether its projection is a sum or a mean. Unpublished and no field: that s stands behind h in the
-          sequence
+          plainest choice: the context, ratios and layers of the decoders. Unpublished and no field: that s is the
+          maximum over all positions but padding, its projection a sum, that it stands behind h in the sequence, and
+          that the ar decoder has no window
 """
 
 from dataclasses import dataclass
@@ -28,13 +28,7 @@ from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.objectives.pretraining.vector_decoding import end_to_end, loss_after_vectors, mask_for_context, next_tokens
-from midmask.objectives.pretraining.vocabulary_weights import (
-    Projection,
-    SparsePooling,
-    pooled_positions,
-    project,
-    sparse_weights,
-)
+from midmask.objectives.pretraining.vocabulary_weights import project, sparse_weights
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,6 @@ class CoTMAEv2Rows:
     encoder: MaskedRows  # the texts as the encoder reads them
     masked: MaskedRows  # the context of each text, masked
     whole: MaskedRows  # the context of each text, unmasked
-    pooled_BL: Tensor  # positions that the sparse vector s is pooled over, bool
 
 
 class CoTMAEv2(Objective):
@@ -61,16 +54,6 @@ class CoTMAEv2(Objective):
         )
         ae_layers: int = Field(1, ge=1, le=12, description="layers of the ae decoder (unpublished)")
         ar_layers: int = Field(1, ge=1, le=12, description="layers of the ar decoder (unpublished)")
-        window: int | None = Field(
-            None, ge=1, description="tokens that an ar row sees, itself included; none: all before it (unpublished)"
-        )
-        pooling: SparsePooling = Field(
-            "all",
-            description="positions that s is pooled over: all but padding, or without special tokens (unpublished)",
-        )
-        projection: Projection = Field(
-            "sum", description="s times the embeddings, or also divided by the sum of s (unpublished)"
-        )
         factors: ClassVar[tuple[str, ...]] = ("encoder_weight", "ae_weight", "ar_weight")
         encoder_weight: float = Field(1.0, ge=0.0, description="factor of the encoder's loss")
         ae_weight: float = Field(1.0, ge=0.0, description="factor of the ae decoder's loss")
@@ -88,7 +71,7 @@ class CoTMAEv2(Objective):
     def add_heads(self) -> None:
         config = self.config
         self.decoder = Decoder(self.backbone, layers=config.ae_layers)
-        self.causal_decoder = CausalDecoder(self.backbone, layers=config.ar_layers, window=config.window, vectors=2)
+        self.causal_decoder = CausalDecoder(self.backbone, layers=config.ar_layers, window=None, vectors=2)
         self.positions = DecoderPositions(self.backbone)
 
     @torch.no_grad()
@@ -98,16 +81,15 @@ class CoTMAEv2(Objective):
         if self.config.context != "pseudo_query":
             text, context = (end_to_end(*pair, vocabulary.pad_id) for pair in ((text, context), (context, text)))
         encoder = mask_for_encoder(text, vocabulary, self.config, count_specials=False)
-        pooled_BL = pooled_positions(text, vocabulary, self.config.pooling)
         masked = mask_for_context(context, vocabulary, self.config.decoder_mask_ratio)
-        return CoTMAEv2Rows(encoder, masked, next_tokens(context), pooled_BL)
+        return CoTMAEv2Rows(encoder, masked, next_tokens(context))
 
     def counts(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
         return {"encoder_mlm": drawn.encoder.count, "ae_mlm": drawn.masked.count, "ar_clm": drawn.whole.count}
 
     def forward(self, drawn: CoTMAEv2Rows) -> Loss:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B, drawn.pooled_BL)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B)
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
         ae, ar = self._ae(vectors_B2D, drawn.masked), self._ar(vectors_B2D, drawn.whole)
         return Loss({"encoder_mlm": encoder, "ae_mlm": ae, "ar_clm": ar})
@@ -120,16 +102,15 @@ class CoTMAEv2(Objective):
         weight = self.config.ar_weight
         return loss_after_vectors(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
 
-    def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor, pooled_BL: Tensor) -> Tensor:
+    def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""
-        sparse_BV = sparse_weights(self.backbone, hidden_BLD, pooled_BL)
-        projected_BD = project(self.backbone, sparse_BV, self.config.projection)
+        projected_BD = project(self.backbone, sparse_weights(self.backbone, hidden_BLD, lengths_B))
         vector_BD = self.backbone.sentence_vector(hidden_BLD, lengths_B)
         return torch.stack([vector_BD, projected_BD.to(hidden_BLD.dtype)], 1)
 
     def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B, drawn.pooled_BL)
+        vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B)
         ae = use_of_vector(vectors_B2D, lambda vectors: self._ae(vectors, drawn.masked))
         ar = use_of_vector(vectors_B2D, lambda vectors: self._ar(vectors, drawn.whole))
         return {

@@ -34,7 +34,7 @@ from midmask.encoders.families import BackboneShape
 from midmask.masking.randomness import rekey
 from midmask.objectives import distributed as world
 from midmask.objectives.decoders import attention_half, feed_forward_half, fresh_linear
-from midmask.objectives.in_batch import in_batch_part, uniformity
+from midmask.objectives.in_batch import in_batch_part
 from midmask.objectives.objective import (
     CoupledObjective,
     Represented,
@@ -192,11 +192,7 @@ class DiffCSE(CoupledObjective):
         return {"contrastive": in_batch_part(one_ND[own_B], other_ND, own_B, temperature=self.config.temperature)}
 
     def health(self, drawn: DiffCSERows) -> dict[str, Tensor]:
-        """`uniformity` of h; the discriminator's loss with and without h; the share of tokens that were replaced."""
-        vectors_TD, edited = two_passes(self.backbone, drawn.text), drawn.edited
-        use = use_of_vector(vectors_TD, lambda vectors: self._replaced_part(vectors, edited))
-        return {
-            "uniformity": uniformity(vectors_TD[: len(drawn.text.lengths_B)]),
-            **{name.replace("decoder", "discriminator"): value for name, value in use.items()},
-            "replaced": edited.replaced_BL.sum() / edited.real_BL.sum(),
-        }
+        """The discriminator's loss with and without h."""
+        vectors_TD = two_passes(self.backbone, drawn.text)
+        use = use_of_vector(vectors_TD, lambda vectors: self._replaced_part(vectors, drawn.edited))
+        return {name.replace("decoder", "discriminator"): value for name, value in use.items()}

@@ -19,10 +19,10 @@ differs   the defaults are the paper's in weight and positions, [SEP] being no w
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss, Part
@@ -39,13 +39,6 @@ from midmask.objectives.pretraining.vocabulary_weights import (
     bag_of_words,
     winning_vocabulary,
 )
-
-IDLE = {
-    "cls": ("bow_weight", "bow_head", "bow_targets", "pool_masked", "pool_sep"),
-    "ot": ("decoder_mask_ratio", "decoding", "decoder_layers", "decoder_masks", "decoder_weight"),
-    "both": (),
-}
-"""Fields that say nothing, by what is decoded. `query_stream` is not among them: it follows the backbone."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +79,6 @@ class DupMAE(Objective):
         )
         pool_masked: bool = Field(False, description="masked positions enter the maximum (code: true, paper: false)")
         pool_sep: bool = Field(False, description="[SEP] enters the maximum (code: true; paper: unpublished)")
-
-        @model_validator(mode="after")
-        def _no_field_is_idle(self) -> Self:
-            fields = type(self).model_fields
-            if idle := [name for name in IDLE[self.decode] if getattr(self, name) != fields[name].default]:
-                raise ValueError(
-                    f"{idle[0]} = {getattr(self, idle[0])} has no effect with decode = {self.decode}; use "
-                    "objective.decode=both"
-                )
-            return self
 
         def check(self, shape: BackboneShape) -> None:
             if self.decode != "ot":

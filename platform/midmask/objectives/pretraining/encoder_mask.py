@@ -10,8 +10,7 @@ from torch import Tensor
 from midmask.core.batch import Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_cross_entropy
-from midmask.masking import corrupt, select_highest, select_tokens, select_words
-from midmask.masking.corruption import Unknown
+from midmask.masking.corruption import Unknown, corrupt, select_highest, select_tokens, select_words
 from midmask.masking.randomness import Purpose
 from midmask.objectives.objective import ObjectiveConfig, RowForm, flat_targets
 from midmask.text.vocabulary import Vocabulary

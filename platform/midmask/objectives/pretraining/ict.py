@@ -24,10 +24,9 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import only, word_runs
+from midmask.masking.corruption import only, word_runs
 from midmask.masking.randomness import Purpose, rekey, uniform
-from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement, in_batch_part
+from midmask.objectives.in_batch import pairs_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented
 from midmask.text.vocabulary import Vocabulary
 
@@ -100,11 +99,4 @@ class ICT(CoupledObjective):
         return sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        query_BD, passage_BD = vectors
-        passage_ND = world.gather_rows(passage_BD)
-        own_B = world.own_rows(passage_BD)
-        return {"contrastive": in_batch_part(query_BD, passage_ND, own_B, temperature=self.config.temperature)}
-
-    def health(self, drawn: PieceRows) -> dict[str, Tensor]:
-        """`agreement` of the two pieces' vectors."""
-        return agreement(*self.represent(drawn).vectors)
+        return {"contrastive": pairs_part(*vectors, temperature=self.config.temperature)}

@@ -31,7 +31,7 @@ from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Side, sentence_vectors
 from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement, cross_entropy_part, in_batch_part
+from midmask.objectives.in_batch import cross_entropy_part, pairs_part
 from midmask.objectives.objective import CoupledObjective, Represented, require_dropout
 from midmask.objectives.pretraining.ict import ClozeConfig, PieceRows
 from midmask.objectives.pretraining.simcse import two_passes
@@ -100,17 +100,14 @@ class LaPraDoR(CoupledObjective):
         text = drawn.text(drawn.trained)
         passes_BD = two_passes(self.backbone, text, normalise=True, side=drawn.trained).chunk(2)
         with torch.no_grad():
-            still_BD = self._vectors(drawn, drawn.still)
+            still = drawn.text(drawn.still)
+            still_BD = sentence_vectors(self.backbone, still.ids_BL, still.lengths_B, normalise=True, side=drawn.still)
         return Represented((*passes_BD, still_BD), (torch.full_like(text.lengths_B, drawn.step),))
-
-    def _vectors(self, drawn: TurnRows, side: Side) -> Tensor:
-        text = drawn.text(side)
-        return sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=True, side=side)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         """Also puts the vectors of the side that is not trained into the cache."""
         one_BD, other_BD, still_BD = vectors
-        own_B, still_ND, other_ND = world.own_rows(one_BD), world.gather_rows(still_BD), world.gather_rows(other_BD)
+        own_B, still_ND = world.own_rows(one_BD), world.gather_rows(still_BD)
         before = self.cached * (facts[0][0] > 0)
         cache_KD = self.cache_KD.to(one_BD.dtype, copy=True)  # the graph keeps it, and the cache changes below
         empty_K = torch.arange(len(cache_KD), device=before.device) >= before
@@ -119,7 +116,7 @@ class LaPraDoR(CoupledObjective):
         with torch.autocast(one_BD.device.type, enabled=False):
             scores_BX = one_BD @ torch.cat([still_ND, cache_KD]).t() / temperature
         self._remember(still_ND.detach(), before)
-        again = in_batch_part(one_BD, other_ND, own_B, temperature=temperature, weight=self.config.dropout_weight)
+        again = pairs_part(one_BD, other_BD, temperature=temperature, weight=self.config.dropout_weight)
         return {"contrastive": cross_entropy_part(scores_BX, own_B, excluded_BX), "dropout": again}
 
     def _remember(self, still_ND: Tensor, before: Tensor) -> None:
@@ -130,7 +127,3 @@ class LaPraDoR(CoupledObjective):
             last_ND = still_ND[-size:]
             places_N = (self.cached - len(last_ND) + torch.arange(len(last_ND), device=before.device)) % size
             self.cache_KD.index_copy_(0, places_N, last_ND.to(self.cache_KD.dtype))
-
-    def health(self, drawn: TurnRows) -> dict[str, Tensor]:
-        """`agreement` of queries and passages, each by its encoder."""
-        return agreement(self._vectors(drawn, "query"), self._vectors(drawn, "passage"))

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Part
 from midmask.encoders.heads import linear_column_max, linear_cross_entropy
-from midmask.masking import select_tokens
+from midmask.masking.corruption import select_tokens
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, decoder_input, fresh_linear
 from midmask.objectives.pretraining.encoder_mask import EncoderMask, corrupted_rows, mask_for_encoder

@@ -28,8 +28,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Loss, Part, TokenRows
-from midmask.masking import find_words, only, select_highest, select_words
+from midmask.masking.corruption import only, select_highest, select_words
 from midmask.masking.randomness import Purpose, rekey
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import Decoder, DecoderPositions
 from midmask.objectives.objective import Objective, RowForm, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, corrupted_rows, mask_for_encoder, masked_lm_part
@@ -58,14 +59,9 @@ class MASTER(Objective):
             0.5, gt=0.0, lt=1.0, description="share of tokens hidden from the encoder in the dual pass"
         )
         decoder_layers: int = Field(2, ge=1, le=12, description="layers of each decoder")
-        keywords: Literal["weighted", "word"] = Field(
-            "weighted",
-            description="what is hidden of a decoder's passage: tokens of high term weight, or any whole words",
-        )
 
         def row_form(self) -> RowForm:
-            weights = "weighted" in (self.keywords, self.encoder_mask)
-            return RowForm(rows="pseudo_queries", term_weights=weights)
+            return RowForm(rows="pseudo_queries", term_weights=True)
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = (
@@ -100,8 +96,6 @@ class MASTER(Objective):
 
     def _mask_keywords(self, text: TokenRows, vocabulary: Vocabulary) -> MaskedRows:
         config, apart = self.config, rekey(text)
-        if config.keywords == "word":
-            return mask_for_context(text, vocabulary, config.decoder_mask_ratio)
         heaviest_BL = select_highest(
             apart,
             vocabulary,

@@ -26,7 +26,7 @@ from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
-from midmask.masking import select_words, visibility
+from midmask.masking.corruption import select_words, visibility
 from midmask.masking.randomness import Purpose
 from midmask.objectives.decoders import DecoderLayer, DecoderPositions, decoder_input
 from midmask.objectives.objective import flat_targets

@@ -11,7 +11,6 @@ weights   in [0, 1], by the recipe's `weights`: idf or BM25, from corpus statist
 differs   the paper's score has temperature 1. The sum is divided by the global count of targets
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -19,17 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Loss
-from midmask.masking import find_words
 from midmask.objectives.objective import Objective
 from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-
-
-@dataclass(frozen=True)
-class ROMRows:
-    """The inputs and targets of one batch of retrieval-oriented masking."""
-
-    encoder: MaskedRows  # the corrupted text and its targets
-    candidates_R: Tensor  # ids of all tokens that could have been masked
 
 
 class ROM(Objective):
@@ -46,30 +36,13 @@ class ROM(Objective):
     parts: ClassVar[tuple[str, ...]] = ("mlm",)
 
     @torch.no_grad()
-    def draw(self, batch: Batch) -> ROMRows:
+    def draw(self, batch: Batch) -> MaskedRows:
         text = batch.texts["passage"]
-        vocabulary = self.vocabulary(text.ids_BL.device)
-        candidates_R = text.ids_BL[find_words(text, vocabulary).candidate_BL]
-        return ROMRows(mask_for_encoder(text, vocabulary, self.config), candidates_R)
+        return mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config)
 
-    def counts(self, drawn: ROMRows) -> dict[str, Tensor]:
-        return {"mlm": drawn.encoder.count}
+    def counts(self, drawn: MaskedRows) -> dict[str, Tensor]:
+        return {"mlm": drawn.count}
 
-    def forward(self, drawn: ROMRows) -> Loss:
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder)})
-
-    def health(self, drawn: ROMRows) -> dict[str, Tensor]:
-        """Stop-words and punctuation: their share among the masked tokens, and among all that could have been masked,
-        which is what uniform masking gives (the paper: about 0.4).
-        """
-        stops_V = self.vocabulary(drawn.candidates_R.device).stop_V
-        return {
-            "stop_words_masked": _share(stops_V[drawn.encoder.labels_R]),
-            "stop_words_in_text": _share(stops_V[drawn.candidates_R]),
-        }
-
-
-def _share(true_R: Tensor) -> Tensor:
-    """The fraction of a boolean tensor that is true, []; 0 for an empty tensor."""
-    return true_R.sum() / max(true_R.numel(), 1)
+    def forward(self, drawn: MaskedRows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.ids_BL, drawn.lengths_B)
+        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn)})

@@ -23,9 +23,8 @@ from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Side, sentence_vectors
-from midmask.objectives import distributed as world
 from midmask.objectives.decoders import fresh_linear
-from midmask.objectives.in_batch import in_batch_part, uniformity
+from midmask.objectives.in_batch import pairs_part
 from midmask.objectives.objective import CoupledObjective, Represented, RowForm, require_dropout
 from midmask.objectives.pretraining.encoder_mask import (
     EncoderMask,
@@ -98,15 +97,7 @@ class SimCSE(CoupledObjective):
         return masked_lm_part(self.backbone, hidden_BLD, rows, weight=self.config.mlm_weight)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        one_BD, other_BD = vectors
-        other_ND = world.gather_rows(other_BD)
-        own_B = world.own_rows(other_BD)
-        return {"contrastive": in_batch_part(one_BD, other_ND, own_B, temperature=self.config.temperature)}
-
-    def health(self, drawn: SimCSERows) -> dict[str, Tensor]:
-        """`uniformity` of the compared vectors; with dropout off two passes are equal, so alignment is not measured."""
-        vectors_BD = sentence_vectors(self.backbone, drawn.text.ids_BL, drawn.text.lengths_B)
-        return {"uniformity": uniformity(self.project(vectors_BD))}
+        return {"contrastive": pairs_part(*vectors, temperature=self.config.temperature)}
 
 
 def two_passes(backbone: Backbone, text: TokenRows, *, normalise: bool = False, side: Side = "passage") -> Tensor:

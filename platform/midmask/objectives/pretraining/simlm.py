@@ -26,8 +26,9 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, TokenRows
 from midmask.encoders.families import BackboneShape
 from midmask.errors import UserError
-from midmask.masking import find_words, keep_pairs, select_words
+from midmask.masking.corruption import keep_pairs, select_words
 from midmask.masking.randomness import Purpose, rekey
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import Decoder
 from midmask.objectives.objective import flat_targets, require_plain_layers
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder
@@ -85,7 +86,7 @@ class SimLM(VectorDecoding):
     def make_decoder(self) -> Decoder:
         decoder = Decoder(self.backbone, layers=self.config.decoder_layers)
         for number, layer in enumerate(decoder, self.backbone.layers - self.config.decoder_layers):
-            for name, part in self.backbone.layer_parts(number).items():
+            for name, part in self.backbone.family.parts_of(self.backbone.encoder, number).items():
                 layer.get_submodule(name).load_state_dict(part.state_dict())
         return decoder
 
@@ -126,9 +127,3 @@ class SimLM(VectorDecoding):
         both = super().forward(drawn)
         generator = generator_part(self.generator, drawn.generator, weight=self.config.generator_weight)
         return Loss({**both.parts, "generator_mlm": generator})
-
-    def health(self, drawn: SimLMRows) -> dict[str, Tensor]:
-        """Also the share of the decoder's targets that were replaced by another token."""
-        rows = drawn.decoder
-        replaced_R = rows.ids_BL.flatten()[rows.rows_R] != rows.labels_R
-        return {**super().health(drawn), "replaced": replaced_R.sum() / rows.count.clamp(min=1)}

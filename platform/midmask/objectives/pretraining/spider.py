@@ -10,8 +10,8 @@ masked    nothing
 vector    h, the last hidden state of [CLS]; one encoder for both
 thrown    nothing; the MLM head stays untrained
 beware    `spans.recurring=true` is needed: it notes which spans share a phrase of 2 to 10 words. Two spans without a
-          phrase of the config's sizes make no query; health logs the share of the others (`recurring`). Passages alone
-          are short documents: `spans.documents=titles` joins those of one title
+          phrase of the config's sizes make no query. Passages alone are short documents: `spans.documents=titles`
+          joins those of one title
 differs   negatives are in-batch only: published is one more for each query, a passage of the document without the
           phrase; a row of two spans has no third. Published passages have 100 words and begin with their title.
           Published examples are drawn evenly from the phrases of all documents; here a document is drawn once an epoch,
@@ -32,11 +32,10 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import only
+from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
 from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented, RowForm
 from midmask.text.vocabulary import Vocabulary
 
@@ -129,9 +128,3 @@ class Spider(CoupledObjective):
             scores_BN = query_BD @ passage_ND.t() / self.config.temperature
         total = F.cross_entropy(scores_BN, targets_B, ignore_index=NO_TARGET, reduction="sum")
         return {"contrastive": Part(total, examples_B.sum())}
-
-    def health(self, drawn: ExampleRows) -> dict[str, Tensor]:
-        """The share of examples, and `agreement` of their two vectors; of all rows, where none is an example."""
-        rows_B = drawn.examples_B | ~drawn.examples_B.any()
-        pairs = agreement(*(vectors_BD[rows_B] for vectors_BD in self.represent(drawn).vectors))
-        return {"recurring": drawn.examples_B.float().mean(), **pairs}

@@ -24,8 +24,9 @@ from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import sentence_vectors
-from midmask.masking import find_words, only
+from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
+from midmask.masking.words import find_words
 from midmask.objectives.decoders import attention_half, feed_forward_half
 from midmask.objectives.objective import Objective, ObjectiveConfig, require_plain_layers, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, masked_lm_part
@@ -100,7 +101,8 @@ class TSDAE(Objective):
         """Padding stands behind a text, where no place of it looks."""
         x_BLD = self.backbone.embed(rows.ids_BL)
         for number, attention in enumerate(self.attentions):
-            x_BLD = self._layer(self.backbone.layer_parts(number), attention, x_BLD, vector_B1D)
+            parts = self.backbone.family.parts_of(self.backbone.encoder, number)
+            x_BLD = self._layer(parts, attention, x_BLD, vector_B1D)
         return masked_lm_part(self.backbone, x_BLD, rows)
 
     def _layer(self, parts: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from midmask.core.batch import Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
-from midmask.masking import select_words
+from midmask.masking.corruption import select_words
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import CausalDecoder, Decoder, DecoderPositions, decoder_input
 from midmask.objectives.objective import Objective, flat_targets, use_of_vector

@@ -19,7 +19,7 @@ from midmask.core.batch import TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max
 from midmask.encoders.representation import highest_logits
-from midmask.masking import find_words
+from midmask.masking.words import find_words
 from midmask.text.vocabulary import Vocabulary
 
 WINNERS = 10
@@ -92,37 +92,22 @@ def winning_vocabulary(pooled_BV: Tensor) -> Tensor:
     return pooled_BV.new_tensor((distinct - each) / most if most else 1.0)
 
 
-SparsePooling = Literal["all", "text"]
-"""Positions that s looks at: all but padding, or none of the specials."""
-
-Projection = Literal["sum", "mean"]
-"""s times the embeddings, or that divided by the sum of s."""
-
-
-def pooled_positions(text: TokenRows, vocabulary: Vocabulary, pooling: SparsePooling) -> Tensor:
-    """Where s looks, by the true tokens; bool, [B, L]."""
-    pooled_BL = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
-    return pooled_BL & ~vocabulary.special_V[text.ids_BL] if pooling == "text" else pooled_BL
-
-
 def sparse_weights(
-    backbone: Backbone, hidden_BLD: Tensor, pooled_BL: Tensor, *, logits: Literal["head", "embeddings"] = "head"
+    backbone: Backbone, hidden_BLD: Tensor, lengths_B: Tensor, *, logits: Literal["head", "embeddings"] = "head"
 ) -> Tensor:
     """s, [B, V], float32 at least. The maximum comes before log(1 + relu), which keeps the order.
 
     Args:
         logits: those of the MLM head, or the products of the hidden states themselves with the word embeddings.
     """
+    real_BL = torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
     if logits == "head":
-        highest_BV = highest_logits(backbone, hidden_BLD, pooled_BL)
+        highest_BV = highest_logits(backbone, hidden_BLD, real_BL)
     else:
-        highest_BV = linear_column_max(hidden_BLD, backbone.word_embeddings_VD, backbone.no_bias_V, pooled_BL)
+        highest_BV = linear_column_max(hidden_BLD, backbone.word_embeddings_VD, backbone.no_bias_V, real_BL)
     return torch.log1p(torch.relu(highest_BV))
 
 
-def project(backbone: Backbone, sparse_BV: Tensor, projection: Projection) -> Tensor:
-    """s as a vector as wide as the hidden states, [B, D]."""
-    if projection == "mean":
-        tiny = torch.finfo(sparse_BV.dtype).tiny  # a text whose logits are all negative has s = 0
-        sparse_BV = sparse_BV / sparse_BV.sum(1, keepdim=True).clamp(min=tiny)
+def project(backbone: Backbone, sparse_BV: Tensor) -> Tensor:
+    """s times the word embeddings: a vector as wide as the hidden states, [B, D]."""
     return sparse_BV.to(backbone.word_embeddings_VD.dtype) @ backbone.word_embeddings_VD

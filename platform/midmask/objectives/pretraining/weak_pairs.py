@@ -25,7 +25,7 @@ from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.representation import sentence_vectors
 from midmask.masking.randomness import fingerprints
 from midmask.objectives import distributed as world
-from midmask.objectives.in_batch import agreement, cross_entropy_part
+from midmask.objectives.in_batch import cross_entropy_part
 from midmask.objectives.objective import CoupledObjective, ObjectiveConfig, Represented, RowForm
 
 
@@ -83,7 +83,3 @@ class WeakPairs(CoupledObjective):
             scores_BN = torch.cat([left @ right.t() for left, right in told_from], 1) / self.config.temperature
         excluded_BN = same_BN.repeat(1, len(told_from)).scatter(1, own_B[:, None], False)
         return {"contrastive": cross_entropy_part(scores_BN, own_B, excluded_BN)}
-
-    def health(self, drawn: PairRows) -> dict[str, Tensor]:
-        """`agreement` of both vectors."""
-        return agreement(*self.represent(drawn).vectors)
