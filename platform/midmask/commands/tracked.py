@@ -116,15 +116,15 @@ def compare(flags: Namespace) -> None:
     from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
     from midmask.leaderboard.rows import per_query_files, place_names
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.leaderboard.store_view import artifact_cache, look
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    view = look_once(uri)
+    view = look(uri)
     place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        per_query_files(uri, cache_folder() / "artifacts"),
+        per_query_files(uri, artifact_cache()),
         view.runs,
         measures=flags.measures,
         queries=flags.queries,
@@ -158,11 +158,11 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.leaderboard.comparison import values_of
     from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.leaderboard.store_view import artifact_cache, look
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    place, systems = select_systems(flags.systems, look_once(uri), flags.on)
-    per_query = per_query_files(uri, cache_folder() / "artifacts")
+    place, systems = select_systems(flags.systems, look(uri), flags.on)
+    per_query = per_query_files(uri, artifact_cache())
     results = [
         MtebResult(
             label,

@@ -12,8 +12,8 @@ import streamlit as st
 from midmask.app.job import home
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
-from midmask.pages import board, compare, search, sweep, training
-from midmask.pages.context import about, context_of, context_without_runs, known_of, until_read, watch_of
+from midmask.pages import board, compare, search, sweep
+from midmask.pages.context import about, context_of, context_without_runs, watch_of
 from midmask.pages.look import STYLES
 from midmask.tracking.names import resolve_tracking_uri
 
@@ -23,7 +23,6 @@ VIEWS = {
     "Leaderboard": board,
     "Compare": compare,
     "Sweep": sweep,
-    "Training": training,
     "Search": search,
 }
 
@@ -44,7 +43,8 @@ def page() -> None:
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
         watch = watch_of(uri)
-        known = known_of(watch)
+        with st.spinner("Reading the runs"):
+            known = watch.view()
     except UserError as error:
         without_runs(str(error), given.verdict)
         return
@@ -56,14 +56,11 @@ def page() -> None:
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
     summary = f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC"
-    if watch.wait(0):
-        st.caption(summary)
-    else:
-        st.fragment(until_read, run_every=1.0)(watch, summary)
+    st.caption(summary)
     if watch.error is not None:
         st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()
-    about(uri, watch)
+    about(uri)
 
 
 def without_runs(error: str, verdict: str | None) -> None:

@@ -14,7 +14,7 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, measure_names, resolve_cached, rows, sweeps
-from midmask.leaderboard.store_view import cache_folder
+from midmask.leaderboard.store_view import artifact_cache
 from midmask.pages.context import PageContext
 from midmask.pages.look import badge, choice, draw, link, show_table, side_by_side, tinted
 from midmask.sweep import figures
@@ -58,7 +58,7 @@ def _name(run: TrackedRow) -> str:
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
 def read(uri: str, run_id: str) -> SweepResult | None:
     """Reads the file of a finished sweep, which never changes."""
-    return read_sweep(uri, run_id, cache_folder() / "artifacts")
+    return read_sweep(uri, run_id, artifact_cache())
 
 
 def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:

@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-PAGES = ("", "compare", "sweep", "training", "search")
+PAGES = ("", "compare", "sweep", "search")
 """Addresses of all pages; "" is the leaderboard's."""
 
 
