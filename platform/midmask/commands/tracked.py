@@ -53,14 +53,16 @@ def ui(flags: Namespace) -> None:
       midmask ui
       midmask ui --verdict verdicts/NAME
     """
-    from midmask.tracking.store import save_view
+    from midmask.tracking.store import create_store, explained
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     if flags.verdict is not None:
         _open_dashboard(flags, uri)
     port = flags.port or MLFLOW_PORT
     pages = f"http://{LOOPBACK}:{port}" if is_database(uri) else ui_address(uri)
-    print(pages + save_view(uri, home(Path.cwd())), flush=True)
+    with explained(uri):
+        _, experiment = create_store(uri, home(Path.cwd()))  # the server's several processes would ruin a fresh file
+    print(f"{pages}/#/experiments/{experiment}/runs", flush=True)
     if is_database(uri):
         os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
         os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", LOOPBACK, "--port", str(port)])

@@ -9,7 +9,8 @@ from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
-from midmask.leaderboard.board import HEADS, Board, BoardLine, detail, number, rank_text
+from midmask.leaderboard.board import COSTS, HEADS, RECALLS, Board, cost_text, measured, rank_text
+from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.rows import LeaderboardRow
 from midmask.leaderboard.store_view import artifact_cache
 from midmask.pages.context import PageContext, run_of
@@ -27,39 +28,35 @@ WHERE = {"process": "the process of their trial", "ray train": "workers of Ray T
 
 def show(board: Board, context: PageContext) -> None:
     """The choice of a system, and the card of the one that is chosen."""
-    names = {line.entry.name: line for line in board.lines}
+    names = {entry.name: entry for entry in board.systems.values()}
     st.subheader("One system")
-    line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
-    if line is None:
+    entry = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
+    if entry is None:
         st.caption("Choose one: what it is, its model, and the command that makes it.")
         return
-    row = newest(line, board)
+    row = max(entry.runs(board.view.places).values(), key=lambda row: row.started)
     run = run_of(context, row)
     place = artifact_place(run, row.corpus, row.split)
     artifacts = artifacts_behind(place) if place else []
     with st.container(border=True, key="card"):
-        st.table(facts(board, line, context) | trainings(artifacts, context), border="horizontal", alt="system")
+        st.table(facts(board, entry, run, context) | trainings(artifacts, context), border="horizontal", alt="system")
         models(artifacts, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
             again(context, row, run, artifacts)
 
 
-def newest(line: BoardLine, board: Board) -> LeaderboardRow:
-    """The newest of the system's runs at the board's places."""
-    return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
+def facts(board: Board, entry: Entry, run: TrackedRow, context: PageContext) -> dict[str, str]:
+    """Labels, settings, ranks, measures and costs: what each is -> Markdown.
 
-
-def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]:
-    """Labels, settings, ranks, measures and costs: what each is -> Markdown."""
-    entry = line.entry
+    Args:
+        run: the system's newest.
+    """
     known = {head: getattr(entry, name) for name, head in HEADS.items()} | {"Settings": entry.note}
-    known |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
-    for column in board.columns:
-        cell = line.cells[column.key]
-        if cell.sorts_by is not None:
-            value = f"{number(column, cell)} {detail(board, column, line)}"
-            known[column.key if column.place else column.head] = value
-    known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
+    known[f"Rank by {board.ranked.head}"] = rank_text(board, entry)
+    known |= {column.head: measured(board, entry, column) for column in board.columns}
+    paid = {name: board.cost(entry, name) for name in (*COSTS, *RECALLS)}
+    known |= {name: cost_text(name, cost) for name, cost in paid.items() if cost is not None}
+    known["Trainings ran in"] = WHERE.get(run.tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     links = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
     return {head: markdown_text(text) for head, text in known.items() if text} | {"Runs, by seed": links}

@@ -14,7 +14,7 @@ from midmask.core.redaction import redacted
 from midmask.errors import UserError
 from midmask.pages import board, compare, search, sweep
 from midmask.pages.context import about, context_of, context_without_runs, watch_of
-from midmask.pages.look import STYLES
+from midmask.pages.look import STYLE
 from midmask.tracking.names import resolve_tracking_uri
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
@@ -37,8 +37,7 @@ def arguments() -> argparse.Namespace:
 
 def page() -> None:
     st.set_page_config(page_title="midmask", layout="wide")  # an icon would come from another host
-    for style in STYLES:
-        st.html(style)
+    st.html(STYLE)
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())

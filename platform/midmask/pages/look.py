@@ -13,14 +13,13 @@ from streamlit.delta_generator import DeltaGenerator
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.significance import ComparisonOutcome
-from midmask.leaderboard.export import STYLE as TABLE_STYLE
 
 ALL = "all"
 
 TEMPLATES = Environment(loader=PackageLoader("midmask.pages"), autoescape=True)
 """Templates of HTML that the pages show; autoescape, since texts are other people's."""
 
-STYLES = (TABLE_STYLE, Path(__file__).with_name("look.css"))
+STYLE = Path(__file__).with_name("look.css")
 
 VERDICTS = {
     "better": ("**▲ better**", "green"),

@@ -22,7 +22,6 @@ from mlflow.store.entities import PagedList
 from midmask.core.config import fingerprints_in
 from midmask.tracking.names import ARTIFACT, sqlite_file
 from midmask.tracking.opening import PARENT, STATUS, STEP, is_written
-from midmask.tracking.sending import unsent_files
 from midmask.tracking.store import EXPERIMENT, alone_with, connect, explained
 
 T = TypeVar("T")
@@ -166,7 +165,7 @@ _STEP_PLACE = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
 class References:
     """The artifacts that tracked runs and registered models name, and the jobs that still run."""
 
-    # fingerprints in runs that are not deleted, their models, registered models, and values not sent yet
+    # fingerprints in runs that are not deleted, their models, and registered models
     named: frozenset[str] = frozenset()
     # fingerprints of the models of a sweep's trials, whose runs name no evaluations
     tried: frozenset[str] = frozenset()
@@ -184,16 +183,12 @@ class References:
         )
 
 
-def read_references(uri: str, home: Path) -> References:
+def read_references(uri: str) -> References:
     """Reads the references of one tracking store; all are empty if nothing was tracked there yet.
-
-    Args:
-        home: the folder of `mlflow-unsent/`, where values wait that have not reached the store.
 
     Raises:
         UserError: if the store does not answer.
     """
-    unsent = [{"": path.read_text()} for path in unsent_files(home, uri)]
     reader = StoreReader(uri)
     runs = {run.info.run_id: run for run in reader.runs()}
     models = {model.model_id: model for model in reader.models()}
@@ -209,7 +204,7 @@ def read_references(uri: str, home: Path) -> References:
     texts += [dict(record.tags) for record in (*counted, *reader.versions())]
     places = (text for values in texts for name, text in values.items() if name.split("/")[0] == ARTIFACT)
     return References(
-        named=_fingerprints(texts + unsent),
+        named=_fingerprints(texts),
         tried=_fingerprints(dict(models[name].tags) for name in in_trials),
         storages=frozenset(_STEP_PLACE.sub("", place) for place in places),
         running=tuple(run.info.run_name for run in runs.values() if is_written(run)),

@@ -85,7 +85,7 @@ AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
 WORDS = {
-    "": "letters: the systems it is significantly better than",
+    "": "Bold: the best of its column",
     "compare": "Paired t-test over queries",
     "sweep": "Statistics",
     "search": "not relevant · kept in",
