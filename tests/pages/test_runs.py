@@ -5,6 +5,7 @@ import shutil
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -37,26 +38,18 @@ def named(store: tuple[str, list[TrackedRow]], *, plain: bool) -> AppTest:
     return page("sweep", [run for run in runs if left_out not in run.name], uri=uri)
 
 
-def test_pruned_failed_and_running_trials_are_listed_with_their_state(store: tuple[str, list[TrackedRow]]) -> None:
-    app = named(store, plain=False)
-    lines = {line["Point"].replace("**", "").partition(" :")[0]: line for line in table(app, "points")}
-    states = {name: line["State"].partition("[")[2].rstrip("]") for name, line in lines.items()}
-    assert len(states) == len(swept.POINTS) + 3
-    ended = {"pruned": "pruned", "trial t-failed": "failed", "trial t-running": "running"}
-    assert {name: state for name, state in states.items() if state != "complete"} == ended
-    assert lines["pruned"]["Against the best on dev"] == "pruned at 0.1000"
-    values = [line["nDCG@10"] for line in lines.values()]
-    assert values[len(swept.POINTS) :] == [None] * 3, "neither the pruned one nor one without a result has a value"
-    assert values[: len(swept.POINTS)] == sorted(values[: len(swept.POINTS)], reverse=True)
-    assert "16 trials: 13 complete, 1 pruned, 1 running, 1 failed." in captions(app)
+def test_every_point_is_listed_the_best_first_and_a_pruned_one_last(store: tuple[str, list[TrackedRow]]) -> None:
+    (shown,) = named(store, plain=False).dataframe
+    assert len(shown.value) == len(swept.POINTS) + 1
+    *values, pruned = shown.value["nDCG@10"].tolist()
+    assert values == sorted(values, reverse=True) and np.isnan(pruned)
+    against = shown.value["Against the best on dev"].tolist()
+    assert (against[0], against[-1]) == ("the best", "pruned at 0.1000")
+    assert shown.value["MLflow"].str.contains("/#/experiments/").all()
 
 
-def test_a_sweep_without_a_file_lists_them_too(store: tuple[str, list[TrackedRow]]) -> None:
-    app = named(store, plain=True)
-    lines = table(app, "trials")
-    states = sorted(line["State"].partition("[")[2].rstrip("]") for line in lines)
-    assert states == ["complete"] * 8 + ["failed", "pruned", "running"]
-    assert [line["nDCG@10"] for line in lines] == [*sorted(tracked.DEV.values())[:0:-1], None, None, None]
+def test_a_sweep_without_a_file_leads_to_mlflow(store: tuple[str, list[TrackedRow]]) -> None:
+    assert "has no result" in named(store, plain=True).info[0].value
 
 
 def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]]) -> None:

@@ -38,10 +38,6 @@ NEAR = 0.15
 FILE = "figures.html"
 
 
-def colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
 @dataclass(frozen=True)
 class FrontPoint:
     """One system or trial: what it costs and how good it is."""

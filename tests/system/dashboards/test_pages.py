@@ -57,7 +57,7 @@ def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_p
     browser.get(copied)
     losses = widest(pairing, 5, "losses")
     pages.wait_until_equal(browser, cards, losses)
-    pages.click(browser, f'[data-query="{losses[-1]}"] a')
+    browser.get(f"{copied}&query={losses[-1]}")
     pages.wait_until_equal(browser, cards, losses[-1:])
 
 
