@@ -84,7 +84,7 @@ def refusing(status: int, body: bytes, *, lets_experiments: bool = False) -> Ite
 )
 def test_a_refused_token_is_one_line_at_once(status, body, tmp_path, caplog) -> None:
     with refusing(status, body) as (host, requests):
-        with pytest.raises(UserError, match=r"does not answer .*40[13].*MLFLOW_TRACKING_TOKEN") as told:
+        with pytest.raises(UserError, match=r"does not answer .*MLFLOW_TRACKING_TOKEN") as told:
             Tracker(f"http://me:pass-word-1@{host}", tmp_path, Patience())
     assert len(requests) <= 3 and warnings(caplog) == []
     assert "\n" not in str(told.value) and "pass-word-1" not in str(told.value)

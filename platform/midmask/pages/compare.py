@@ -196,8 +196,9 @@ def show_queries(
     """
     found, missing = _read(tuple(values), tuple(places_of(context, rows).items()))
     if missing:
-        told = "; ".join(f"of {name} {why}" for name, why in missing.items())
-        st.caption(markdown_text(f"Texts or lists that cannot be reached are not shown: {told}."))
+        st.caption(
+            markdown_text(f"Texts or lists of {', '.join(missing)} were deleted, or cannot be reached from here.")
+        )
     cards = [
         _card.render(
             {
@@ -217,5 +218,5 @@ def _whole(passage: RetrievedPassage) -> str:
 
 
 @st.cache_data(max_entries=64, show_spinner="Reading the texts")
-def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], dict[str, str]]:
+def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], list[str]]:
     return look_up(query_ids, dict(places), TOP)

@@ -3,13 +3,11 @@
 import hashlib
 import re
 import shlex
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from midmask.choice.excerpts import excerpt, highlight
 from midmask.choice.judgements import Judgements, JudgementStore
@@ -107,26 +105,17 @@ def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
 
 
 def prepared(site: "SideBySide", labels: tuple[str, ...]) -> bool:
-    """Loads systems, with lines on how far it is; whether all of them could be loaded."""
+    """Loads systems, which may have to encode the collection first; whether all of them could be loaded."""
     for label in dict.fromkeys(labels):
         if site.is_open(label):
             continue
-        place = st.empty()
         try:
-            with place.status(f"Preparing {plain(label)}", expanded=True):
-                site.open(label, _writer(st.empty()))
+            with st.spinner(f"Preparing {plain(label)}", show_time=True):
+                site.open(label)
         except UserError as error:
-            place.error(plain(f"{label}: {error}"), icon=":material/error:")
+            st.error(plain(f"{label}: {error}"), icon=":material/error:")
             return False
-        place.empty()
     return True
-
-
-def _writer(line: DeltaGenerator) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        line.caption(plain(text))
-
-    return write
 
 
 def suggestions(site: "SideBySide") -> None:
