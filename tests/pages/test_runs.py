@@ -45,7 +45,7 @@ def test_every_point_is_listed_the_best_first_and_a_pruned_one_last(store: tuple
     assert values == sorted(values, reverse=True) and np.isnan(pruned)
     against = shown.value["Against the best on dev"].tolist()
     assert (against[0], against[-1]) == ("the best", "pruned at 0.1000")
-    assert shown.value["MLflow"].str.contains("/#/experiments/").all()
+    assert shown.value["MLflow"].dropna().str.contains("/#/experiments/").sum() == 2, "of the points whose runs are known"
 
 
 def test_a_sweep_without_a_file_leads_to_mlflow(store: tuple[str, list[TrackedRow]]) -> None:
