@@ -1,17 +1,12 @@
 """The console command: what it lists, refuses and completes, and what its small tools do."""
 
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from midmask.commands import JOBS, TOOLS, shell
-from midmask.tracking.runs import Tracker
-from tests.support.tracking.stores import QUICK, history
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"torch", "transformers", "ray", "mlflow", "pandas", "pyarrow", "scipy", "numpy", "optuna", "ir_measures"}
@@ -72,22 +67,6 @@ def test_the_doctor_counts_artifacts_and_those_of_an_older_version(midmask, tmp_
         (folder / "record.json").write_text(f'{{"identity": {{"format": {number}}}}}')
     code, out, _ = midmask("doctor", "--storage", str(tmp_path / "store"))
     assert code == 0 and f"{tmp_path}/store: 3 artifacts; 1 of them are of an older version" in out
-
-
-def test_the_doctor_names_what_was_not_sent_and_sends_it(midmask, uri, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("MIDMASK_HOME", str(tmp_path))
-    tracker = Tracker(uri, tmp_path, replace(QUICK, close=0.0))
-    run = tracker.run("late", tags={}, params={})
-    assert run.id
-    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as locked:
-        locked.execute("BEGIN EXCLUSIVE")
-        run.log({"loss": 1.0}, 3)
-        tracker.close()
-    code, out, err = midmask("doctor", "--tracking-uri", uri)
-    assert code == 2 and "values of 1 runs wait" in out and "1 problem found" in err
-    code, out, _ = midmask("doctor", "--tracking-uri", uri, "--resend")
-    assert code == 0 and "1 were sent" in out
-    assert history(uri, run.id, "loss") == [(3, 1.0)]
 
 
 def test_a_query_may_stand_before_or_after_the_flags(midmask, tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ from midmask.evaluation.tables import (
     by_measure,
     tabulate,
 )
-from midmask.leaderboard import export
-from midmask.leaderboard.board import Board, View, board_of
+from midmask.leaderboard.board import Board, View, board_of, table_of
 from midmask.leaderboard.entries import Marks, entries
 from midmask.leaderboard.rows import place_names, rows
 from tests.support.benchmark.synthetic import noisy, table
@@ -185,22 +184,16 @@ def board(name: str) -> Board:
     changed = {"midmask.recipe": name, "midmask.protocol": name, "midmask.backbone": f"{name}2"}
     runs = [replace(run, run_id=f"{name}{run.run_id}", tags=run.tags | changed) for run in compared.tracked_rows()[:1]]
     found = rows([*runs, *compared.tracked_rows()])
-    view = View(place_names(row.place for row in found), ("nDCG@10",), "newest", False, False)
+    view = View(place_names(row.place for row in found), ("nDCG@10",))
     return board_of(entries(found), view, lambda shown: Marks(text=f"Not compared: {name}."))
 
 
-def test_no_cell_of_a_csv_export_is_a_formula() -> None:
-    """Also where a spreadsheet divides cells at semicolons, as in countries that write decimals with a comma."""
+def test_no_cell_of_a_table_that_is_kept_as_csv_is_a_formula() -> None:
     for name in EVIL:
-        shown = board(name)
-        text = export.as_csv(shown)
-        for delimiter in (",", ";"):
-            cells = [cell for line in csv.reader(io.StringIO(text), delimiter=delimiter) for cell in line]
-            assert not [cell for cell in cells if is_formula(cell)], name
-        plain = " ".join(re.split("[\r\n]+", name))
-        assert plain in {cell.replace("'", "") for line in csv.reader(io.StringIO(text)) for cell in line}, "all there"
-        numbers = [float(line["squad dev nDCG@10"]) for line in csv.DictReader(io.StringIO(text))]
-        assert sorted(numbers) == sorted(line.cells["squad dev nDCG@10"].sorts_by for line in shown.lines)
+        text = table_of(board(name)).to_csv()
+        cells = [cell for line in csv.reader(io.StringIO(text)) for cell in line]
+        assert not [cell for cell in cells if is_formula(cell)], name
+        assert " ".join(re.split("[\r\n]+", name)) in {cell.replace("'", "") for cell in cells}, "all there"
 
 
 def is_formula(cell: str) -> bool:

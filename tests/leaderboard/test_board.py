@@ -6,26 +6,23 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from scipy import stats
 
 from midmask.leaderboard import board as boards
 from midmask.leaderboard.entries import MOST, Marks, entries, marks_of
-from midmask.leaderboard.export import as_csv
-from midmask.leaderboard.export import table as html_table
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, place_names, rows
 from midmask.tracking.reading import TrackedRow
 from tests.support.dashboards import compared
-from tests.support.dashboards.compared import DEV, NDCG, SHOWN, board, per_query_of, view
+from tests.support.dashboards.compared import DEV, SHOWN, board, per_query_of, view
 from tests.support.dashboards.page import captions, page
 
 
 def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
     shown = board(view())
-    assert [line.entry.recipe for line in shown.lines] == ["dupmae", "retromae", "none", "bm25"]
-    assert [line.letter for line in shown.lines] == ["a", "b", "c", "d"]
+    found = dict(zip("abcd", ("dupmae", "retromae", "none", "bm25"), strict=True))
+    assert {letter: entry.recipe for letter, entry in shown.systems.items()} == found
     for measure in compared.MEASURES:
         seeds = {name: compared.SEEDS if name != "bm25" else (0,) for name in compared.LEVELS}
         values = {name: [[*compared.values(name, seed, measure).values()] for seed in seeds[name]] for name in seeds}
@@ -35,10 +32,12 @@ def test_superscripts_are_those_of_paired_t_tests_with_bonferroni() -> None:
             if 6 * stats.ttest_rel(means[one], means[other]).pvalue < 0.05:
                 better, worse = (one, other) if means[one].mean() > means[other].mean() else (other, one)
                 expected[better].add(worse)
-        cells = {line.entry.recipe: line.cells[f"squad dev {measure}"] for line in shown.lines}
-        got = {name: {other.partition(" ")[0] for other in cell.better_than} for name, cell in cells.items()}
+        (column,) = [column for column in shown.columns if column.measure == measure]
+        marks = {entry.recipe: shown.mark(entry, column) for entry in shown.systems.values()}
+        got = {name: {other.partition(" ")[0] for other in mark.better_than} for name, mark in marks.items()}
         assert got == expected and expected["dupmae"] == {"none", "bm25"}, "the first two are a tie"
-        assert [name for name, cell in cells.items() if cell.best] == [max(means, key=lambda name: means[name].mean())]
+        best = [entry.recipe for entry in shown.systems.values() if shown.is_best(entry, column)]
+        assert best == [max(means, key=lambda name: means[name].mean())]
 
 
 def test_what_cannot_be_paired_is_named_and_never_compared() -> None:
@@ -63,45 +62,33 @@ def test_filters_trials_and_columns() -> None:
     runs = compared.tracked_rows()
     runs += [compared.tagged(run, step="trial") for run in runs]
     found = entries(rows(runs))
-    assert len(board(view(), found).lines) == 4 and len(board(view(trials=True), found).lines) == 8
+    assert len(board(view(), found).systems) == 4 and len(board(view(trials=True), found).systems) == 8
     dense = board(view(find="DENSE"), found)
-    assert {line.entry.recipe for line in dense.lines} == {"dupmae", "retromae", "none"}
-    assert not board(view(places={DEV._replace(split="test"): "squad test"}), found).lines
-    newest = replace(runs[3], started=runs[3].started + timedelta(days=1))
-    (first, *_) = board(view(boards.NEWEST), entries(rows([newest, *runs]))).lines
-    assert first.entry.recipe == newest.tags["midmask.recipe"]
+    assert {entry.recipe for entry in dense.systems.values()} == {"dupmae", "retromae", "none"}
+    assert not board(view(places={DEV._replace(split="test"): "squad test"}), found).systems
     assert board(view(), entries(rows(runs[:1]))).fields == []
     other = compared.tagged(runs[0], pretrain_on="other")
     assert board(view(), entries(rows([runs[0], other]))).fields == ["pretrain_on"], "they differ in it"
 
 
-def test_the_table_escapes_what_it_is_told() -> None:
-    evil = [compared.tagged(run, recipe='<img src="x">') for run in compared.tracked_rows()]
-    found = entries(rows([*compared.tracked_rows(), *evil[:1]]))
-    shown = boards.board_of(found, view(), lambda systems: Marks())
-    text = html_table(shown, shown.lines, link=lambda row: 'http://h/?a="b')
-    assert "<img" not in text and "&lt;img src=&#34;x&#34;&gt;" in text and 'href="http://h/?a=&#34;b"' in text
+def test_the_table_tells_ranks_means_marks_and_costs_and_has_no_empty_column() -> None:
+    shown = boards.table_of(board(view()))
+    assert shown["System"].to_dict() == {"a": "dupmae", "b": "retromae", "c": "none", "d": "bm25"}
+    assert shown["Rank"].tolist() == [1, 2, 3, 4] and shown["Ranks allowed"].tolist() == ["1-2", "1-2", "", ""]
+    mean, plus_minus, spread, letters = shown["nDCG@10"]["a"].split()
+    assert (len(mean), plus_minus, spread[:4], letters) == (6, "±", "0.00", "cd")
+    assert len(shown["nDCG@10"]["d"].split()) == 1, "one seed, and better than nobody"
+    assert shown["Training"]["a"] == compared.HOURS["dupmae"] and np.isnan(shown["Per passage"]["d"])
+    assert shown["Seeds"].tolist() == ["0 1 2"] * 3 + ["0"]
+    assert not {"Settings", "Index recall@10"} & {*shown.columns}
 
 
-def by_recipe(found: dict[str, object]) -> dict[str, object]:
-    return {name.partition(" ")[0]: value for name, value in found.items()}
-
-
-@pytest.mark.parametrize(("order", "reverse"), [(NDCG, False), (boards.HOURS, True)])
-def test_ranks_are_those_of_the_measure_in_any_order(order: str, reverse: bool) -> None:
-    shown = board(view(order=order, reverse=reverse))
-    assert by_recipe(shown.ranks) == {"dupmae": 1, "retromae": 2, "none": 3, "bm25": 4}
-    ranges = by_recipe({line.entry.name: boards.range_of(shown, line) for line in shown.lines})
-    assert ranges == {"dupmae": "1-2", "retromae": "1-2", "none": "", "bm25": ""}
-
-
-def test_exports_tell_ranks_and_without_tests_they_are_those_of_the_means() -> None:
+def test_without_tests_ranks_are_those_of_the_means() -> None:
     shown = board(view())
-    assert boards.rank_text(shown, shown.lines[0]) == "1 (1-2)"
-    assert as_csv(shown).splitlines()[1].startswith('1,1,2,"dupmae"')
-    many = board(view(), [replace(shown.lines[0].entry, note=str(at)) for at in range(MOST + 1)])
+    assert boards.rank_text(shown, shown.systems["a"]) == "1 (1-2)"
+    many = board(view(), [replace(shown.systems["a"], note=str(at)) for at in range(MOST + 1)])
     assert set(many.ranks.values()) == {1}, "equal means share a rank"
-    assert not any(boards.range_of(many, line) for line in many.lines)
+    assert not any(map(many.allowed, many.systems.values()))
 
 
 def test_it_opens_where_the_newest_results_are() -> None:
@@ -127,19 +114,20 @@ RUNS = [compared.evaluated(*key, value, corpus="pydocs", queries=1204) for key, 
 
 def shown(runs: list[TrackedRow]) -> boards.View:
     places = place_names(row.place for row in rows(runs))
-    return boards.View(places, ("nDCG@10",), "newest", False, False)
+    return boards.View(places, ("nDCG@10",))
 
 
 def test_two_collections_of_one_name_are_two_columns_each_with_its_own_best() -> None:
     board = boards.board_of(entries(rows(RUNS)), shown(RUNS), lambda systems: Marks())
-    measured = {column.key: column for column in board.columns if column.place}
-    assert set(measured) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
-    cells = [(key[8:12], line.entry.recipe, line.cells[key]) for key in measured for line in board.lines]
-    best = {(collection, recipe): cell.value.mean for collection, recipe, cell in cells if cell.best}
+    heads = [column.head for column in board.columns]
+    assert set(heads) == {"pydocs (3f2a, 1,204 queries) dev nDCG@10", "pydocs (b07d, 1,204 queries) dev nDCG@10"}
+    best = {
+        (column.head[8:12], entry.recipe): entry.value(column.place, "nDCG@10").mean  # type: ignore[union-attr]
+        for column in board.columns
+        for entry in board.systems.values()
+        if board.is_best(entry, column)
+    }
     assert best == {("3f2a", "dupmae"): 0.5, ("b07d", "none"): 0.3}, "0.3 is the best of its own collection"
-    names = ("pydocs (3f2a, 1,204 queries) dev", "pydocs (b07d, 1,204 queries) dev")
-    text = html_table(board, board.lines, link=lambda row: "")
-    assert all(f">{name}</th>" in text for name in names)
 
 
 parts = (["pydocs", "squad"], ["dev", "test"], ["", "3f2a90", "3f2a91", "77aa00"], [0, 100, 1204])

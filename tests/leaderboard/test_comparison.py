@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +25,6 @@ from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import LeaderboardRow, measured, rows
 from midmask.leaderboard.selection import select_systems
 from midmask.leaderboard.store_view import StoreView
-from midmask.leaderboard.training import curves, parts_of, trainings
-from midmask.store.artifact import load
 from midmask.store.place import Place
 from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.benchmark.tiny import WORDS
@@ -251,7 +248,7 @@ def test_what_was_deleted_is_named_and_the_rest_is_shown(runs: dict[str, Tracked
     gone = without(runs["retromae"], "prepare", tmp_path / "a")
     (query,), missing = look_up(["q30"], {"own": gone, "untold": None}, top=3)
     assert query.text is None and len(query.retrieved["own"]) == 3 and query.retrieved["own"][0].text is None
-    assert missing.keys() == {"own", "untold"}
+    assert missing == ["own", "untold"]
     behind = artifacts_behind(without(runs["retromae"], "encode", tmp_path / "b"))
     assert {artifact.record["step"] for artifact in behind} == {"prepare", "tokenise", "search", "evaluate"}
     assert artifact_place(replace(runs["none"], tags={}), "tiny", "dev") is None
@@ -267,19 +264,3 @@ def test_the_artifacts_behind_a_number_are_those_of_its_plan(runs: dict[str, Tra
         assert all(source.uri in seen for source in inputs_of(one).values()), "what it was made of stands before it"
         seen.add(one.address.uri)
     assert behind[-1].record["step"] == "evaluate"
-
-
-def test_curves_are_what_the_trainings_wrote_down(runs: dict[str, TrackedRow], uri: str) -> None:
-    (run,) = trainings(read_runs(uri), "pretrain")
-    assert parts_of([run], "pretrain") == ["decoder_mlm", "encoder_mlm"]
-    logged = [f"pretrain/{name}" for name in ("loss", "encoder_mlm", "decoder_mlm", "epoch", "learning_rate")]
-    going = replace(run, metrics={name: value for name, value in run.metrics.items() if name in logged})
-    assert parts_of([going], "pretrain") == ["decoder_mlm", "encoder_mlm"], "a run that goes on has no record yet"
-    told = curves(uri, run, "pretrain", ["loss", "decoder_mlm", "no such"])
-    trace = load(place_of(run)).place
-    table = pq.read_table(f"{trace.uri}/trace.parquet")
-    assert told.lines["loss"].to_dict() == pytest.approx(dict(zip([1, 2, 3], table["loss"].to_pylist(), strict=True)))
-    assert told.lines["decoder_mlm"].tolist() == pytest.approx(table["part/decoder_mlm"].to_pylist())
-    assert "no such" not in told.lines
-    assert told.spent["tokens"].tolist() == pytest.approx(np.cumsum(table["tokens"].to_numpy()))
-    assert told.spent["hours"].tolist() == pytest.approx(np.cumsum(table["seconds"].to_numpy()) / 3600)

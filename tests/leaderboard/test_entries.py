@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from midmask.core.config import Config, flatten, is_runtime
-from midmask.leaderboard.board import COSTS, HOURS, NEWEST, Board, View, board_of
-from midmask.leaderboard.board import number as number_in
+from midmask.leaderboard.board import HOURS, Board, View, board_of, table_of
 from midmask.leaderboard.entries import (
     SEEDS,
     WITHOUT_EFFECT,
@@ -146,66 +145,35 @@ def entry(recipe: str, rows: Sequence[LeaderboardRow], note: str = "") -> Entry:
     return Entry(recipe, "corpus", "dense", "p", "tiny", note, False, rows[0].started, {PLACE: tuple(rows)})
 
 
-def board(found: Sequence[Entry], order: str, *, reverse: bool = False) -> Board:
-    view = View({PLACE: "squad dev"}, MEASURES, order, reverse, True)
-    return board_of(found, view, lambda shown: Marks())
+def board(found: Sequence[Entry]) -> Board:
+    return board_of(found, View({PLACE: "squad dev"}, MEASURES, True), lambda shown: Marks())
 
 
 values = some.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 measured = some.fixed_dictionaries(dict.fromkeys(MEASURES, values | some.none()))
-costs = some.fixed_dictionaries(dict.fromkeys(COSTS.values(), some.sampled_from([0.0, 1800.0, 3600.0, 7200.0, None])))
-systems = some.lists(some.tuples(measured, costs), min_size=1, max_size=7)
-"""Measures and costs of each; None: not known."""
-
-orders = [*COSTS, *(f"squad dev {measure}" for measure in MEASURES)]
 
 
-@pytest.mark.parametrize("order", orders)
-@given(given_systems=systems, reverse=some.booleans())
+@given(some.lists(measured, min_size=1, max_size=7))
 @settings(max_examples=30)
-def test_no_line_stands_above_a_better_one(order, given_systems, reverse) -> None:
-    """Costs: less is better; measures: more. Without a value: below all that have one, either way round."""
-    names = [f"s{number}" for number in range(len(given_systems))]
-    told = [[{key: value for key, value in part.items() if value is not None} for part in own] for own in given_systems]
-    rows = {name: row(name, at, *own) for at, (name, own) in enumerate(zip(names, told, strict=True))}
-    lines = board([entry(name, [one]) for name, one in rows.items()], order, reverse=reverse).lines
-    assert {line.entry.recipe for line in lines} == set(names)
-
-    def number(name: str, column: str) -> float | None:
-        one = rows[name]
-        if column in COSTS:
-            cost = one.costs.get(COSTS[column])
-            return None if cost is None else -cost  # the larger, the better
-        return one.measures.get(column.rpartition(" ")[2])
-
-    rest = [f"squad dev {measure}" for measure in MEASURES if not order.endswith(measure)]
-    for above, below in pairwise(line.entry.recipe for line in lines):
-        for column in (order, *rest):
-            first, second = number(above, column), number(below, column)
-            assert first is not None or second is None, f"{below} has a value of {column}, {above} has none"
+def test_no_line_stands_above_a_better_one(given_systems: list[dict[str, float | None]]) -> None:
+    """Without a value: below all that have one."""
+    told = [{name: value for name, value in own.items() if value is not None} for own in given_systems]
+    shown = board([entry(f"s{at}", [row(f"s{at}", at, own, {})]) for at, own in enumerate(told)])
+    assert len(shown.systems) == (len(told) if any(told) else 0)
+    for above, below in pairwise(shown.systems.values()):
+        for column in shown.columns:
+            first, second = (one.value(*column[1:]) for one in (above, below))
+            assert first is not None or second is None
             if first != second:
-                assert second is None or (first < second if reverse else first > second)  # type: ignore[operator]
+                assert second is None or first.mean > second.mean  # type: ignore[union-attr]
                 break
 
 
-def test_an_index_recall_has_a_column_where_a_system_has_one_and_more_is_better() -> None:
+def test_an_index_recall_has_a_column_where_a_system_has_one() -> None:
     exact = entry("exact", [row("exact", 0, {"nDCG@10": 0.5}, {"train_seconds": 1.0})])
-    shares = {"good": 0.9996, "poor": 0.75}
-    found = [entry(name, [row(name, 0, {}, {"index_recall_at_10": share})]) for name, share in shares.items()]
-    assert not [column for column in board([exact], "squad dev nDCG@10").columns if "recall" in column.key]
-    shown = board([*found[::-1], exact], "Index recall@10")
-    (column,) = [column for column in shown.columns if "recall" in column.key]
-    cells = {line.entry.recipe: number_in(column, line.cells[column.key]) for line in shown.lines}
-    assert list(cells.items()) == [("good", "0.9996"), ("poor", "0.7500"), ("exact", "—")]
-
-
-def test_an_order_that_the_board_does_not_have_is_that_of_its_first_measure() -> None:
-    """An address that somebody kept names a measure that is not chosen any more."""
-    found = {"low": (0.25, 0.75), "high": (0.5, 0.5), "middle": (0.375, 0.25)}
-    systems = [entry(name, [row(name, 0, dict(zip(MEASURES, own, strict=True)), {})]) for name, own in found.items()]
-    lines = board(systems, "squad dev AP").lines
-    assert [line.entry.recipe for line in lines] == ["high", "middle", "low"]
-    assert not any(line.cells[column].best for line in lines for column in COSTS), "only measures are bold"
+    assert not [head for head in table_of(board([exact])) if "recall" in head]
+    shown = board([exact, entry("near", [row("near", 0, {"nDCG@10": 0.25}, {"index_recall_at_10": 0.75})])])
+    assert table_of(shown)["Index recall@10"].fillna(0).tolist() == [0, 0.75]
 
 
 @given(some.lists(values, min_size=1, max_size=6), some.lists(some.integers(-4, 4), min_size=6, max_size=6))
@@ -214,17 +182,17 @@ def test_bold_are_the_highest_and_those_that_rounding_alone_tells_from_it(found,
     noisy = [value + 1e-13 * bits for value, bits in zip(found, last_bits, strict=False)]
     almost = max(noisy) - 1e-10
     systems = [entry(f"s{at}", [row(f"s{at}", 0, {"nDCG@10": value}, {})]) for at, value in enumerate([*noisy, almost])]
-    cells = {line.entry.recipe: line.cells["squad dev nDCG@10"] for line in board(systems, NEWEST).lines}
-    assert [cells[f"s{at}"].best for at in range(len(found))] == [value == max(found) for value in found]
-    assert not cells[f"s{len(found)}"].best
+    shown = board(systems)
+    best = {one.recipe: shown.is_best(one, shown.ranked) for one in shown.systems.values()}
+    assert [best[f"s{at}"] for at in range(len(found))] == [value == max(found) for value in found]
+    assert not best[f"s{len(found)}"]
 
 
 @given(some.lists(some.floats(0, 1e6), min_size=1, max_size=5))
 def test_a_cost_is_the_mean_over_the_runs_each_once(seconds: list[float]) -> None:
-    rows = [row("s", at, {}, {"train_seconds": one}) for at, one in enumerate(seconds)]
+    rows = [row("s", at, {"RR@10": 0.5}, {"train_seconds": one}) for at, one in enumerate(seconds)]
     test = PLACE._replace(split="test")
     own = Entry("s", "corpus", "dense", "p", "tiny", "", False, BEGAN, {PLACE: tuple(rows), test: tuple(rows[:1])})
     assert own.cost("train_seconds", [PLACE, test]) == pytest.approx(fmean(seconds))
     assert own.cost("gpu_hours", [PLACE]) is None
-    (line,) = board([own], NEWEST).lines
-    assert line.cells[HOURS].number == pytest.approx(fmean(seconds) / 3600)
+    assert board([own]).cost(own, HOURS) == pytest.approx(fmean(seconds) / 3600)

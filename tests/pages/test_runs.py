@@ -1,12 +1,10 @@
-"""The Sweep page shows every trial with its state, and a verdict for each split; the Training page draws what there is
-and no more, groups runs, and tells what happened.
-"""
+"""The Sweep page shows every trial with its state, and a verdict for each split."""
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -39,26 +37,20 @@ def named(store: tuple[str, list[TrackedRow]], *, plain: bool) -> AppTest:
     return page("sweep", [run for run in runs if left_out not in run.name], uri=uri)
 
 
-def test_pruned_failed_and_running_trials_are_listed_with_their_state(store: tuple[str, list[TrackedRow]]) -> None:
-    app = named(store, plain=False)
-    lines = {line["Point"].replace("**", "").partition(" :")[0]: line for line in table(app, "points")}
-    states = {name: line["State"].partition("[")[2].rstrip("]") for name, line in lines.items()}
-    assert len(states) == len(swept.POINTS) + 3
-    ended = {"pruned": "pruned", "trial t-failed": "failed", "trial t-running": "running"}
-    assert {name: state for name, state in states.items() if state != "complete"} == ended
-    assert lines["pruned"]["Against the best on dev"] == "pruned at 0.1000"
-    values = [line["nDCG@10"] for line in lines.values()]
-    assert values[len(swept.POINTS) :] == [None] * 3, "neither the pruned one nor one without a result has a value"
-    assert values[: len(swept.POINTS)] == sorted(values[: len(swept.POINTS)], reverse=True)
-    assert "16 trials: 13 complete, 1 pruned, 1 running, 1 failed." in captions(app)
+def test_every_point_is_listed_the_best_first_and_a_pruned_one_last(store: tuple[str, list[TrackedRow]]) -> None:
+    (shown,) = named(store, plain=False).dataframe
+    assert len(shown.value) == len(swept.POINTS) + 1
+    *values, pruned = shown.value["nDCG@10"].tolist()
+    assert values == sorted(values, reverse=True) and np.isnan(pruned)
+    against = shown.value["Against the best on dev"].tolist()
+    assert (against[0], against[-1]) == ("the best", "pruned at 0.1000")
+    assert shown.value["MLflow"].dropna().str.contains("/#/experiments/").sum() == 2, (
+        "of the points whose runs are known"
+    )
 
 
-def test_a_sweep_without_a_file_lists_them_too(store: tuple[str, list[TrackedRow]]) -> None:
-    app = named(store, plain=True)
-    lines = table(app, "trials")
-    states = sorted(line["State"].partition("[")[2].rstrip("]") for line in lines)
-    assert states == ["complete"] * 8 + ["failed", "pruned", "running"]
-    assert [line["nDCG@10"] for line in lines] == [*sorted(tracked.DEV.values())[:0:-1], None, None, None]
+def test_a_sweep_without_a_file_leads_to_mlflow(store: tuple[str, list[TrackedRow]]) -> None:
+    assert "has no result" in named(store, plain=True).info[0].value
 
 
 def test_both_splits_have_their_own_verdict(store: tuple[str, list[TrackedRow]]) -> None:
@@ -78,57 +70,3 @@ def test_the_answer_comes_first_and_then_its_charts(store: tuple[str, list[Track
     figures = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
     titles = [one["layout"]["xaxis"].get("title", {}).get("text") for one in figures]
     assert titles == ["CLS width", "bytes per passage"]
-
-
-LOSSES = {"a": [4.0, 3.0, 2.0], "b": [5.0, 4.0, 1.0], "c": [9.0, 8.0, 7.0]}
-OF_RUN = {"a": "dupmae", "b": "dupmae", "c": "mlm"}
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[str, list[TrackedRow]]:
-    """Three trainings of two recipes; one of them has a collapsed encoder. None waits for data."""
-    home = tmp_path_factory.mktemp("trained")
-    shutil.copy(empty_store, home)
-    uri = f"sqlite:///{home}/mlflow.db"
-    with Tracker(uri, home, tracked.QUICK) as tracker:
-        for name, losses in LOSSES.items():
-            own = tracked.tags("pretrain", OF_RUN[name], name, recipe=OF_RUN[name])
-            run = tracker.run(name, tags=own, params={"pretrain.steps": 30})
-            for step, loss in zip((10, 20, 30), losses, strict=True):
-                speed = {"step_seconds": 0.5, "tokens_per_second": 100.0, "data_wait_share": 0.0}
-                run.log({f"pretrain/{key}": value for key, value in {"loss": loss, **speed}.items()}, step)
-            if name == "c":
-                run.log({"pretrain/health/cosine_of_random_pairs": 0.99999}, 20)
-            run.finish()
-        tracker.find("none", step="none")  # waits until all is sent
-    return uri, read_runs(uri)
-
-
-def charts(app: AppTest) -> dict[str, list[dict[str, Any]]]:
-    """Title -> the lines of each chart."""
-    found = [json.loads(one.proto.spec) for one in app.get("plotly_chart")]
-    return {one["layout"]["title"]["text"]: one["data"] for one in found}
-
-
-def test_only_metrics_with_values_have_a_chart(trained: tuple[str, list[TrackedRow]]) -> None:
-    app = page("training", trained[1], uri=trained[0], phase="pretrain")
-    assert set(charts(app)) == {"Loss", "Tokens a second"}
-    said = captions(app)
-    assert "c, step 20" in said and "collapse of the vectors" in said
-    assert [(line["Tokens"], line["Last step"]) for line in table(app, "trainings")] == [("1.5 k", 30)] * 3
-
-
-def test_runs_of_a_group_share_a_colour_and_have_a_mean(trained: tuple[str, list[TrackedRow]]) -> None:
-    app = page("training", trained[1], uri=trained[0], phase="pretrain", by="recipe", across="tokens")
-    lines = {one["name"]: one for one in charts(app)["Loss"]}
-    assert set(lines) == {"a", "b", "c", "mean of dupmae"}
-    assert lines["a"]["line"]["color"] == lines["b"]["line"]["color"] == lines["mean of dupmae"]["line"]["color"]
-    assert lines["c"]["line"]["color"] != lines["a"]["line"]["color"]
-    mean = [(a + b) / 2 for a, b in zip(LOSSES["a"], LOSSES["b"], strict=True)]
-    assert lines["mean of dupmae"]["y"] == mean and lines["c"]["x"] == [500.0, 1000.0, 1500.0]
-
-
-def test_hours_and_smoothing_are_those_of_the_steps(trained: tuple[str, list[TrackedRow]]) -> None:
-    app = page("training", trained[1], uri=trained[0], phase="pretrain", across="hours", smoothing="5 points")
-    (line,) = [one for one in charts(app)["Loss"] if one["name"] == "a"]
-    assert line["x"] == pytest.approx([5 / 3600, 10 / 3600, 15 / 3600]) and line["y"] == [3.0, 3.0, 3.0]

@@ -11,17 +11,15 @@ from streamlit.testing.v1 import AppTest
 
 from midmask.pages import serving_command
 from midmask.tracking.reading import TrackedRow
-from midmask.tracking.runs import Tracker
 from tests.support.dashboards import tracked
 from tests.support.dashboards.page import LONGEST, page, words
 
 PAGE = serving_command(8501)[4]
 NOTHING = {
     "board": "Nothing has been evaluated", "compare": "Nothing has been evaluated",
-    "sweep": "No sweep has been tracked", "training": "No training has been tracked",
-    "search": "midmask ui --verdict FOLDER",
+    "sweep": "No sweep has been tracked", "search": "midmask ui --verdict FOLDER",
 }  # fmt: skip
-BEGUN = NOTHING | {"board": "ValueError: no", "training": "pretrain alive"}
+BEGUN = NOTHING | {"board": "ValueError: no"}
 
 
 def begun() -> list[TrackedRow]:
@@ -65,15 +63,6 @@ def test_a_store_with_nothing_to_show_says_what_to_type(uri, expected, start, tm
     shown = start("--tracking-uri", uri)
     assert all(one in shown for one in expected), shown
     assert "secret" not in shown + "".join(capfd.readouterr()) and not (tmp_path / "none.db").exists()
-
-
-def test_a_store_that_is_lost_shows_what_was_known_of_it(start: Callable[..., str], tmp_path: Path, uri: str) -> None:
-    with Tracker(uri, tmp_path, tracked.QUICK) as tracker:
-        tracker.run("pretrain alive", tags=tracked.tags("pretrain", "retromae", "live"), params={})
-    assert "pretrain alive" in start("--tracking-uri", uri)
-    (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
-    shown = start("--tracking-uri", uri)
-    assert "pretrain alive" in shown and "Below is what was known before" in shown
 
 
 @pytest.mark.system  # torch comes with a verdict's page

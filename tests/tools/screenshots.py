@@ -72,7 +72,7 @@ class Picture(NamedTuple):
 LABELS = "?corpus=squad&split=test&find=10k+labels"
 ASKED = "search?q=which+masks+does+ROM+compare+with+random+ones"
 HEIGHTS = {
-    **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000, ("training", "training"): 900},
+    **{("leaderboard", LABELS): 900, ("compare", "compare?place=squad+test"): 1000},
     **{("methods", "?split=test&find=dense"): 900, ("sweep", "sweep"): 1100, ("search", ASKED): 1000},
     ("verdict", "verdict.html"): 1100,
 }
@@ -104,11 +104,10 @@ def records(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
 
 
 def sweep(browser: Chrome, home: Path, out: Path) -> Iterator[Path]:
-    """Its curves and its answer, and what MLflow's pages make of its runs."""
+    """Its answer, and what MLflow's pages make of its runs."""
     with _pages(home / "sweep") as at, _job(SWEEP, home / "sweep") as job:
         _succeed(job)
-        for name in ("training", "sweep"):
-            yield take(browser, at, PICTURES[name], out)
+        yield take(browser, at, PICTURES["sweep"], out)
     with _mlflow(home / "sweep") as at:
         yield from mlflow(browser, at, home / "sweep", out)
 

@@ -27,26 +27,21 @@ if TYPE_CHECKING:
 def _doctor_flags(parser: ArgumentParser) -> None:
     add_storage_flag(parser)
     add_tracking_flag(parser)
-    parser.add_argument(
-        "--resend", action="store_true", help="send what jobs could not, and mark runs of this machine's killed jobs"
-    )
 
 
 @program(_doctor_flags)
 def doctor(flags: Namespace) -> None:
     """Shows the installed versions and what the stores of this project contain, and says what is wrong and what mends
-    it: of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs). With
-    --resend, tracked values that jobs of this project could not send, as their tracking server was away, are sent.
+    it: of the stores, and, where RAY_ADDRESS names a cluster, of each of its nodes (versions, address, GPUs).
 
     Examples:
       midmask doctor
-      midmask doctor --resend
     """
     base = home(Path.cwd())
     storage, tracking = Place(resolve_storage(flags.storage, base)), resolve_tracking_uri(flags.tracking_uri, base)
     for name, text in (*_list_versions(), *_list_pretrained(), ("project", str(base))):
         _say(name, text)
-    problems = _examine_stores(storage, tracking) + _examine_unsent(base, tracking, resend=flags.resend)
+    problems = _examine_stores(storage, tracking)
     if os.environ.get("RAY_ADDRESS", "local") != "local":
         problems += _examine_cluster(storage, tracking)
     if problems:
@@ -66,21 +61,6 @@ def _examine_stores(storage: Place, tracking: str) -> int:
     silent = why_silent(tracking)
     _say("tracking", silent or _tracking(tracking))
     return bool(closed) + bool(silent)
-
-
-def _examine_unsent(base: Path, tracking: str, *, resend: bool) -> int:
-    """Prints how many runs have values that were not sent; returns 1 if there still are some."""
-    from midmask.tracking.runs import Tracker
-    from midmask.tracking.sending import unsent_files
-
-    before = len(unsent_files(base, tracking))
-    if resend:
-        Tracker(tracking, base).close()
-    after = len(unsent_files(base, tracking))
-    if before:
-        how = "" if resend else "; midmask doctor --resend sends them"
-        _say("unsent", f"values of {after} runs wait in {base / 'mlflow-unsent'}, {before - after} were sent{how}")
-    return bool(after)
 
 
 def _examine_cluster(storage: Place, tracking: str) -> int:

@@ -73,7 +73,7 @@ def gc(flags: Namespace) -> None:
     contents = read_contents(storage, now)  # before the runs: what is made meanwhile is not in it
     tracked = References()
     for uri in uris:
-        tracked |= read_references(uri, base)
+        tracked |= read_references(uri)
     refuse_strangers(storage, contents, tracked, uris)
     contents_by_need = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
     print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")

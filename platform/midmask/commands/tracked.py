@@ -53,14 +53,16 @@ def ui(flags: Namespace) -> None:
       midmask ui
       midmask ui --verdict verdicts/NAME
     """
-    from midmask.tracking.store import save_view
+    from midmask.tracking.store import create_store, explained
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     if flags.verdict is not None:
         _open_dashboard(flags, uri)
     port = flags.port or MLFLOW_PORT
     pages = f"http://{LOOPBACK}:{port}" if is_database(uri) else ui_address(uri)
-    print(pages + save_view(uri, home(Path.cwd())), flush=True)
+    with explained(uri):
+        _, experiment = create_store(uri, home(Path.cwd()))  # the server's several processes would ruin a fresh file
+    print(f"{pages}/#/experiments/{experiment}/runs", flush=True)
     if is_database(uri):
         os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
         os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", LOOPBACK, "--port", str(port)])
@@ -116,15 +118,15 @@ def compare(flags: Namespace) -> None:
     from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
     from midmask.leaderboard.rows import per_query_files, place_names
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.leaderboard.store_view import artifact_cache, look
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    view = look_once(uri)
+    view = look(uri)
     place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        per_query_files(uri, cache_folder() / "artifacts"),
+        per_query_files(uri, artifact_cache()),
         view.runs,
         measures=flags.measures,
         queries=flags.queries,
@@ -158,11 +160,11 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.leaderboard.comparison import values_of
     from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import cache_folder, look_once
+    from midmask.leaderboard.store_view import artifact_cache, look
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    place, systems = select_systems(flags.systems, look_once(uri), flags.on)
-    per_query = per_query_files(uri, cache_folder() / "artifacts")
+    place, systems = select_systems(flags.systems, look(uri), flags.on)
+    per_query = per_query_files(uri, artifact_cache())
     results = [
         MtebResult(
             label,

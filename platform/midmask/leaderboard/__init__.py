@@ -1,12 +1,10 @@
 """Tracked runs as what the pages show, as plain data. Pages, tables and tests share it; nothing is drawn.
 
-store_view   the runs of a store as they were known at a time, kept in a file beside it and fresh in a thread
+store_view   the runs of a store as they were known at a time
 rows         one row per evaluated run, corpus and split; what has not finished, apart; sweeps; per-query values
 entries      the seeds of a system as one entry; which entries differ significantly
-board        chosen entries × (corpus, split, measure) as cells, with costs; what is best, what comes first
-export       the board as an HTML table, and as CSV
+board        chosen entries × (corpus, split, measure) as a table, with costs; what is best, what comes first
 selection    which systems a user means
 comparison   systems side by side on the same queries, and as text; queries: what lies behind each query
 artifacts    what a number was made of, as far as it can be reached
-training     the curves of trainings, and what they warn of
 """

@@ -22,14 +22,12 @@ def artifact_place(run: TrackedRow, corpus: str, split: str) -> Place | None:
     return Place(place) if place else None
 
 
-def artifact_of(place: Place) -> tuple[Artifact | None, str]:
-    """The artifact with its record, or None and why it cannot be read from here."""
+def artifact_of(place: Place) -> Artifact | None:
+    """The artifact with its record; None if that cannot be read from here: deleted, or on another machine."""
     try:
-        if not (place / RECORD).exists():
-            return None, "nothing is there: it was deleted, or lies on another machine"
-        return load(place), ""
-    except (OSError, ValueError, UserError) as error:
-        return None, " ".join(str(error).split())
+        return load(place) if (place / RECORD).exists() else None
+    except (OSError, ValueError, UserError):
+        return None
 
 
 def artifacts_behind(place: Place) -> list[Artifact]:
@@ -38,7 +36,7 @@ def artifacts_behind(place: Place) -> list[Artifact]:
     artifacts: list[Artifact] = []
 
     def walk(place: Place) -> None:
-        artifact, _ = (None, "") if place.uri in seen else artifact_of(place)
+        artifact = None if place.uri in seen else artifact_of(place)
         seen.add(place.uri)
         if artifact is not None:
             for source in inputs_of(artifact).values():
@@ -91,7 +89,6 @@ class Evaluated:
     ranked: Artifact | None = None  # None where it cannot be reached
     split: str = ""  # split of the queries; the evaluation of a slice lies with its split
     depth: int | None = None  # length of the list that was judged
-    missing: tuple[str, ...] = ()  # the artifacts that cannot be reached, and why
 
 
 def evaluated(place: Place | None) -> Evaluated:
@@ -100,17 +97,9 @@ def evaluated(place: Place | None) -> Evaluated:
     Args:
         place: None for a run that does not tell where its artifact lies.
     """
-    if place is None:
-        return Evaluated(missing=("the run does not tell where its artifact lies",))
-    evaluation, why = artifact_of(place)
+    evaluation = artifact_of(place) if place else None
     if evaluation is None:
-        return Evaluated(missing=(f"the evaluation {place}: {why}",))
-    artifacts: dict[str, Artifact | None] = {}
-    missing = []
-    for role in ("corpus", "ranked"):
-        source = inputs_of(evaluation).get(role)
-        artifacts[role], why = artifact_of(source) if source else (None, "the record does not name it")
-        if artifacts[role] is None:
-            missing.append(f"its {role} {source or ''}: {why}")
-    split, depth = str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth")
-    return Evaluated(artifacts["corpus"], artifacts["ranked"], split, depth, tuple(missing))
+        return Evaluated()
+    sources = inputs_of(evaluation)
+    corpus, ranked = (artifact_of(sources[role]) if role in sources else None for role in ("corpus", "ranked"))
+    return Evaluated(corpus, ranked, str(evaluation.result.get("split", "")), evaluation.record["config"].get("depth"))

@@ -5,7 +5,6 @@
 that differ most.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, 
 from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from midmask.leaderboard.artifacts import artifact_place, evaluated
-from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, kind, seed_tables
+from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, seed_tables
 from midmask.leaderboard.queries import query_texts
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
 from midmask.tracking.reading import TrackedRow
@@ -42,24 +41,17 @@ class ComparableSystems:
     unread: int  # number of older systems whose values were not read
 
     def baseline(self) -> str:
-        """A system of the recipe `none`, else of BM25, else the oldest of all. Of several, that whose representation,
-        protocol and backbone most systems share, the newest of those.
-        """
-        kinds = Counter(map(kind, self.entries.values()))
+        """The newest system of the recipe `none`, else of BM25, else the oldest of all."""
         for recipe in BASELINES:
-            if names := [name for name, entry in self.entries.items() if entry.recipe.lower() == recipe]:
-                return max(names, key=lambda name: kinds[kind(self.entries[name])])
+            for name, entry in self.entries.items():
+                if entry.recipe.lower() == recipe:
+                    return name
         return min(self.entries, key=lambda name: self.entries[name].started)
 
     def others(self, place: CollectionSplit, measure: str, baseline: str) -> list[str]:
-        """The systems beside the baseline: those of its representation, protocol and backbone first, of these that of
-        the highest mean.
-        """
+        """The systems beside the baseline, that of the highest mean first."""
         means = {name: value.mean for name, entry in self.entries.items() if (value := entry.value(place, measure))}
-        baseline_kind = kind(self.entries[baseline])
-        return sorted(
-            means.keys() - {baseline}, key=lambda name: (kind(self.entries[name]) != baseline_kind, -means[name], name)
-        )
+        return sorted(means.keys() - {baseline}, key=lambda name: (-means[name], name))
 
 
 def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:

@@ -111,11 +111,6 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     return [_entry(system, places, notes[system]) for system, places in grouped.items()]
 
 
-def kind(entry: Entry) -> tuple[str, ...]:
-    """The labels that a system shares with the baseline that it is best held against."""
-    return entry.representation, entry.protocol, entry.backbone
-
-
 def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
     rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
     started = max(row.started for by_seed in rows.values() for row in by_seed)

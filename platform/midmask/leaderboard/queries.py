@@ -78,9 +78,7 @@ class Query:
     retrieved: Mapping[str, tuple[RetrievedPassage, ...]]  # run -> the first of its ranked list
 
 
-def look_up(
-    query_ids: Sequence[str], artifacts: Mapping[str, Place | None], top: int
-) -> tuple[list[Query], dict[str, str]]:
+def look_up(query_ids: Sequence[str], artifacts: Mapping[str, Place | None], top: int) -> tuple[list[Query], list[str]]:
     """Collects the passages that were judged and retrieved for some queries.
 
     Args:
@@ -88,10 +86,10 @@ def look_up(
         top: passages of each ranked list.
 
     Returns:
-        The queries, and, run -> what of it cannot be reached.
+        The queries, and the runs whose corpus or list cannot be reached.
     """
     behind = {name: evaluated(place) for name, place in artifacts.items()}
-    missing = {name: "; ".join(evaluation.missing) for name, evaluation in behind.items() if evaluation.missing}
+    missing = [name for name, source in behind.items() if source.corpus is None or source.ranked is None]
     lists = {name: ranked_lists(source, query_ids) for name, source in behind.items() if source.ranked is not None}
     texts: dict[str, str] = {}
     judged: dict[str, dict[str, int]] = {query_id: {} for query_id in query_ids}

@@ -140,12 +140,6 @@ def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
     return by_place
 
 
-def param(run: TrackedRow, name: str) -> str:
-    """The value at the shortest dotted path that ends in `name`, empty if there is none."""
-    paths = [path for path in run.params if path == name or path.endswith(f".{name}")]
-    return run.params[min(paths, key=len)] if paths else ""
-
-
 def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -> LeaderboardRow:
     tag = {key.removeprefix("midmask."): value for key, value in run.tags.items() if key.startswith("midmask.")}
     return LeaderboardRow(
@@ -188,9 +182,9 @@ def _measure(key: str) -> tuple[str, str, str] | None:
 
 
 def _seed(run: TrackedRow) -> str:
-    """The last fine-tuning stage's seed, the one that repeated runs of a system differ in; else the run's own."""
+    """The last fine-tuning stage's seed, the one that repeated runs of a system differ in; empty without one."""
     stages = sorted(path for path in run.params if path.startswith("stages.") and path.endswith(".train.seed"))
-    return run.params[stages[-1]] if stages else param(run, "seed")
+    return run.params[stages[-1]] if stages else ""
 
 
 STEP = "midmask.step"

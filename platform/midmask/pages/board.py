@@ -4,8 +4,8 @@ The widgets that choose the view keep their values in the address. A chart sets 
 """
 
 from collections.abc import Sequence
-from functools import partial
 
+import pandas as pd
 import streamlit as st
 
 from midmask.corpora.splits import is_slice
@@ -13,27 +13,23 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.ranks import on_front
 from midmask.leaderboard.board import (
     BYTES,
-    COST_HEADS,
-    HEADS,
     HOURS,
-    NEWEST,
+    RANK,
+    RECALLS,
     SEARCH,
+    SYSTEM,
     Board,
-    BoardColumn,
-    BoardLine,
     View,
     board_of,
-    columns_of,
-    legend_line,
+    cost_text,
     meanings,
     newest_place,
-    number,
+    place_text,
     places_of,
     shared,
+    table_of,
 )
-from midmask.leaderboard.entries import LABELS, Entry, Marks, marks_of
-from midmask.leaderboard.export import as_csv
-from midmask.leaderboard.export import table as board_table
+from midmask.leaderboard.entries import Entry, Marks, marks_of
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.pages import card
 from midmask.pages.context import PageContext, nothing_evaluated
@@ -41,8 +37,6 @@ from midmask.pages.look import ALL, badge, choice, choices, draw, link, show_tab
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
 
-PER_PAGE = 100
-DOWNLOAD = ":material/download:"
 MOST_UNFINISHED = 50
 REASON = "midmask.reason"
 """The tag that says why a run failed."""
@@ -63,26 +57,40 @@ def systems(context: PageContext) -> None:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
         return
     board = board_of(context.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, context))
-    if not board.lines:
+    if not board.systems:
         st.info("No system matches these choices. Search for other words, or show the trials of sweeps.")
         return
-    start = PER_PAGE * (page_number(len(board.lines)) - 1)
-    lines = board.lines[start : start + PER_PAGE]
-    st.html(board_table(board, lines, context.link))
-    of = f"Systems {start + 1:,} to {start + len(lines):,} of {len(board.lines):,} · {legend_line(board)}."
-    st.caption(markdown_text(" ".join([of, *shared(board)])))
+    show_board(board)
+    measured_on = "; ".join(dict.fromkeys(place_text(board, column.place) for column in board.columns))
+    st.caption(markdown_text(f"{measured_on}. Bold: the best of its column. {shared(board)}"))
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
-    st.download_button("CSV", partial(as_csv, board), "leaderboard.csv", "text/csv", on_click="ignore", icon=DOWNLOAD)
     show_costs(board)
     card.show(board, context)
 
 
-def page_number(count: int) -> int:
-    pages = -(-count // PER_PAGE)
-    if pages == 1:
-        return 1
-    return int(st.number_input(f"Page, of {pages}", 1, pages, key="page", bind="query-params", width=140))
+COST_FORMATS = {HOURS: "%.2f h", BYTES: "bytes", SEARCH: "%.2f ms", **dict.fromkeys(RECALLS, "%.4f")}
+"""Column -> how Streamlit writes its numbers, which sort as such."""
+
+MOST_LINES = 30
+"""Lines that are seen without scrolling inside the table."""
+
+
+def show_board(board: Board) -> None:
+    """Streamlit's own table, which sorts by a click on a head, searches, and downloads as CSV."""
+    frame = table_of(board)
+    bold = pd.DataFrame("", index=frame.index, columns=frame.columns)
+    for letter, entry in board.systems.items():
+        for column in board.columns:
+            if board.is_best(entry, column):
+                bold.loc[letter, column.head] = "font-weight: bold"
+    numbers = {head: st.column_config.NumberColumn(format=form) for head, form in COST_FORMATS.items()}
+    st.dataframe(
+        frame.style.apply(lambda _: bold, axis=None),
+        height="content" if len(frame) <= MOST_LINES else 35 * MOST_LINES,
+        column_config={RANK: st.column_config.NumberColumn(format="%d"), SYSTEM: {"pinned": True}, **numbers},
+        alt="systems",
+    )
 
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
@@ -140,11 +148,8 @@ def choose(found: Sequence[Entry]) -> View:
     known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
     find = st.text_input("Find systems", key="find", placeholder="retromae splade", bind="query-params")
     measures = choices("Measures", "measures", known, known[:NARROW])
-    orders = [*(column.key for column in columns_of(places, measures)), *(HEADS[name] for name in LABELS), NEWEST]
-    order = choice("Order by", "order", orders)
-    reverse = st.toggle("Worst first", key="reverse", bind="query-params")
     trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
-    return View(places, tuple(measures), order, reverse, trials, find)
+    return View(places, tuple(measures), trials, find)
 
 
 def _first(one: str, names: set[str]) -> list[str]:
@@ -175,43 +180,36 @@ UNITS = {HOURS: "hours", BYTES: "bytes", SEARCH: "ms a query"}
 
 def show_costs(board: Board) -> None:
     """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
-    assert board.ranked is not None, "a board with lines has a measure"
-    found = {
-        column.head: (column, systems)
-        for column in board.columns
-        if column.key in COST_HEADS and len(systems := costs_of(board, column, board.ranked)) >= FEWEST_POINTS
-    }
+    found = {name: systems for name in UNITS if len(systems := costs_of(board, name)) >= FEWEST_POINTS}
     if not found:
         return
     st.subheader("Quality against cost")
     chosen = st.segmented_control("Cost", list(found), default=next(iter(found)), key="cost", bind="query-params")
-    column, systems = found[chosen or next(iter(found))]
-    names = [_point_name(board, line) for _, _, line in systems]
+    cost = chosen or next(iter(found))
+    systems = found[cost]
+    names = [_point_name(board, entry) for _, _, entry in systems]
     are_named = len(set(names)) == len(names) <= MOST_NAMED
-    front = on_front([(quality, cost) for cost, quality, _ in systems], ("max", "min"))
+    front = on_front([(quality, paid) for paid, quality, _ in systems], ("max", "min"))
     points = []
-    for (cost, quality, line), name, is_best in zip(systems, names, front, strict=True):
-        rank = board.ranks[line.entry.name]
-        text = f"{rank} {name} · {number(column, line.cells[column.key])}"
-        points.append(FrontPoint(cost, quality, name if are_named else f"{rank}", text, is_best))
+    for (paid, quality, entry), name, is_best in zip(systems, names, front, strict=True):
+        rank = board.ranks[entry.name]
+        text = f"{rank} {name} · {cost_text(cost, paid)}"
+        points.append(FrontPoint(paid, quality, name if are_named else f"{rank}", text, is_best))
     is_log = all(point.cost > 0 for point in points)  # powers of ten, where none is nothing
-    draw(
-        front_figure(points, f"{column.head} ({UNITS[column.key]})", board.ranked.key, log=is_log), "quality_cost", 380
-    )
+    draw(front_figure(points, f"{cost} ({UNITS[cost]})", board.ranked.head, log=is_log), "quality_cost", 380)
     best = " · ".join(point.label for point in points if point.on_front)
     ranked = "" if are_named else " Numbers are ranks in the table."
     st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
 
 
-def costs_of(board: Board, cost: BoardColumn, quality: BoardColumn) -> list[tuple[float, float, BoardLine]]:
-    """Cost, quality and line of the systems of which both are known, the cheapest first."""
-    cells = [(line.cells[cost.key].number, line.cells[quality.key].value, line) for line in board.lines]
-    known = [(paid, value.mean, line) for paid, value, line in cells if paid is not None and value is not None]
+def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
+    """Cost, quality and system, of the systems of which both are known, the cheapest first."""
+    found = [(board.cost(entry, cost), entry.value(*board.ranked[1:]), entry) for entry in board.systems.values()]
+    known = [(paid, value.mean, entry) for paid, value, entry in found if paid is not None and value is not None]
     return sorted(known, key=lambda system: (system[0], -system[1]))
 
 
-def _point_name(board: Board, line: BoardLine) -> str:
+def _point_name(board: Board, entry: Entry) -> str:
     """Recipe, and representation where systems differ in it: what fits beside a point."""
-    entry = line.entry
     parts = (entry.recipe, entry.representation if "representation" in board.fields else "")
     return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

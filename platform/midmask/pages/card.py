@@ -1,4 +1,4 @@
-"""A system's card: what it is, its curves, its model, and the commands that search with it and make it again."""
+"""A system's card: what it is, its trainings, its model, and the commands that search with it and make it again."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,76 +9,68 @@ from midmask.core.redaction import redacted
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, command_again, corpus_name
-from midmask.leaderboard.board import HEADS, Board, BoardLine, detail, number, rank_text
+from midmask.leaderboard.board import COSTS, HEADS, RECALLS, Board, cost_text, measured, rank_text
+from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.rows import LeaderboardRow
-from midmask.leaderboard.store_view import cache_folder
-from midmask.leaderboard.training import PHASES, trainings
-from midmask.pages import training
+from midmask.leaderboard.store_view import artifact_cache
 from midmask.pages.context import PageContext, run_of
-from midmask.pages.look import choice, draw, link
-from midmask.pages.training import Overlay, panel
+from midmask.pages.look import choice, link
 from midmask.store.artifact import Artifact
 from midmask.tracking.names import EXECUTOR, RECIPE_FILE
 from midmask.tracking.reading import TrackedRow, artifact_file
 
 KEY = "system"
+TRAININGS = ("pretrain", "finetune", "teach", "generator")
+"""Steps that train."""
+
 WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
 
 
 def show(board: Board, context: PageContext) -> None:
     """The choice of a system, and the card of the one that is chosen."""
-    names = {line.entry.name: line for line in board.lines}
+    names = {entry.name: entry for entry in board.systems.values()}
     st.subheader("One system")
-    line = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
-    if line is None:
+    entry = names.get(choice("System", KEY, [MISSING, *names], label_visibility="collapsed"))
+    if entry is None:
         st.caption("Choose one: what it is, its model, and the command that makes it.")
         return
-    row = newest(line, board)
+    row = max(entry.runs(board.view.places).values(), key=lambda row: row.started)
     run = run_of(context, row)
     place = artifact_place(run, row.corpus, row.split)
     artifacts = artifacts_behind(place) if place else []
     with st.container(border=True, key="card"):
-        st.table(facts(board, line, context), border="horizontal", alt="system")
-        curves(artifacts, context)
+        st.table(facts(board, entry, run, context) | trainings(artifacts, context), border="horizontal", alt="system")
         models(artifacts, row)
         if st.toggle("The command that makes it again", key="card_rerun"):
             again(context, row, run, artifacts)
 
 
-def newest(line: BoardLine, board: Board) -> LeaderboardRow:
-    """The newest of the system's runs at the board's places."""
-    return max(line.entry.runs(board.view.places).values(), key=lambda row: row.started)
+def facts(board: Board, entry: Entry, run: TrackedRow, context: PageContext) -> dict[str, str]:
+    """Labels, settings, ranks, measures and costs: what each is -> Markdown.
 
-
-def facts(board: Board, line: BoardLine, context: PageContext) -> dict[str, str]:
-    """Labels, settings, ranks, measures and costs: what each is -> Markdown."""
-    entry = line.entry
+    Args:
+        run: the system's newest.
+    """
     known = {head: getattr(entry, name) for name, head in HEADS.items()} | {"Settings": entry.note}
-    known |= {f"Rank by {board.ranked.key}": rank_text(board, line)} if board.ranked else {}
-    for column in board.columns:
-        cell = line.cells[column.key]
-        if cell.sorts_by is not None:
-            value = f"{number(column, cell)} {detail(board, column, line)}"
-            known[column.key if column.place else column.head] = value
-    known["Trainings ran in"] = WHERE.get(run_of(context, newest(line, board)).tags.get(EXECUTOR, ""), "")
+    known[f"Rank by {board.ranked.head}"] = rank_text(board, entry)
+    known |= {column.head: measured(board, entry, column) for column in board.columns}
+    paid = {name: board.cost(entry, name) for name in (*COSTS, *RECALLS)}
+    known |= {name: cost_text(name, cost) for name, cost in paid.items() if cost is not None}
+    known["Trainings ran in"] = WHERE.get(run.tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     links = " · ".join(link(context.link(row), row.seed.strip() or row.run_id[:8]) for row in runs)
     return {head: markdown_text(text) for head, text in known.items() if text} | {"Runs, by seed": links}
 
 
-def curves(artifacts: Sequence[Artifact], context: PageContext) -> None:
-    """The loss of each training behind the system, where the store still has its run."""
-    tracked = [(artifact.record["step"], run) for artifact in artifacts if (run := _training_of(artifact, context))]
-    for column, (phase, run) in zip(st.columns(len(tracked)) if tracked else (), tracked, strict=True):
-        own = training.read(context, run, phase, ["loss"])
-        alone = Overlay([own], [run.name], across="steps", smoothing=1)
-        with column:
-            draw(panel(alone, f"Loss, {phase}", "loss", log=False), f"card_{phase}_{run.run_id}", 240)
-
-
-def _training_of(artifact: Artifact, context: PageContext) -> TrackedRow | None:
-    runs = trainings(context.runs, artifact.record["step"]) if artifact.record["step"] in PHASES else []
-    return next((run for run in runs if run.tags.get("midmask.fingerprint") == artifact.fingerprint), None)
+def trainings(artifacts: Sequence[Artifact], context: PageContext) -> dict[str, str]:
+    """Links to the runs of the trainings behind the system, where MLflow draws their curves; as Markdown."""
+    runs = {run.tags.get("midmask.fingerprint"): run for run in context.runs if run.status == "finished"}
+    links = [
+        link(context.link(run), artifact.record["step"])
+        for artifact in artifacts
+        if artifact.record["step"] in TRAININGS and (run := runs.get(artifact.fingerprint))
+    ]
+    return {"Trainings, with their curves": " · ".join(links)} if links else {}
 
 
 def models(artifacts: Sequence[Artifact], row: LeaderboardRow) -> None:
@@ -95,7 +87,7 @@ def models(artifacts: Sequence[Artifact], row: LeaderboardRow) -> None:
 
 def again(context: PageContext, row: LeaderboardRow, run: TrackedRow, artifacts: Sequence[Artifact]) -> None:
     """Draws the command that evaluates the system again, from the recipe that its run has saved."""
-    recipe = artifact_file(context.uri, run.run_id, RECIPE_FILE, cache_folder() / "artifacts")
+    recipe = artifact_file(context.uri, run.run_id, RECIPE_FILE, artifact_cache())
     if recipe is None:
         st.warning(f"The run has no {RECIPE_FILE}: it was made before runs saved their recipes. Its params name all.")
         return

@@ -3,9 +3,8 @@
 Per pair: the differences as figures, and query by query as cards with what each run found first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import shorten
-from urllib.parse import urlencode
 
 import numpy as np
 import plotly.express as px
@@ -33,13 +32,12 @@ from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, WIN
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
-COUNTS = ("5", "10", "20")
+COUNT = 5
+"""Queries that are shown."""
+
 FEWEST = 2
 SHOWN = 3
 """Systems that are compared if none is chosen, the best."""
-
-ADDRESS = ("place", "measure", "base", "systems", "of")
-"""Keys of the choices that decide what is seen of one query."""
 
 
 def show(context: PageContext) -> None:
@@ -69,7 +67,6 @@ def show(context: PageContext) -> None:
     with st.sidebar:
         name = choice("Query by query", "of", others)
         side = SIDES[choice("Queries shown", "side", list(SIDES))]
-        count = int(choice("How many", "count", COUNTS))
         query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
     pairing = comparison.pairings[name, measure]
     pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
@@ -79,7 +76,7 @@ def show(context: PageContext) -> None:
         f"How many queries differ by how much; the {pairing.ties:,} ties are left out. The band is the 95% interval of "
         f"the mean difference over all {len(pairing.queries):,} queries."
     )
-    one_by_one(context, pairing, pair, measure, (query, side, count), lambda one: address(one, name))
+    one_by_one(context, pairing, pair, measure, query, side)
 
 
 def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
@@ -89,13 +86,6 @@ def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> li
         base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
         others = found.others(place, measure, base)
         return [base, *choices("Systems", "systems", others, others[:SHOWN])]
-
-
-def address(query: str, name: str) -> str:
-    """The address of one query with all choices: their defaults depend on what the store holds."""
-    values = {key: st.session_state.get(key) for key in ADDRESS}
-    known = {key: value for key, value in values.items() if value}
-    return "?" + urlencode({**known, "of": name, "query": query}, doseq=True)
 
 
 def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, context: PageContext) -> None:
@@ -116,7 +106,7 @@ def standings(found: ComparableSystems, comparison: SystemComparison, measure: s
                 **{"Wins": one.pairing.wins, "Losses": one.pairing.losses, "Ties": one.pairing.ties},
             }
         )
-    show_table(lines, "standings", forms=dict.fromkeys(("Wins", "Losses", "Ties"), "{:,}"))
+    show_table(lines, "standings")
     st.caption(markdown_text(" ".join([caption(comparison), not_offered(found)])))
 
 
@@ -139,23 +129,13 @@ ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
 
 
-def one_by_one(
-    context: PageContext,
-    own: Pairing,
-    pair: ComparedRuns,
-    measure: str,
-    wanted: tuple[str, Sided, int],
-    address: Callable[[str], str],
-) -> None:
+def one_by_one(context: PageContext, own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
     """Cards of queries: one, or those that differ most.
 
     Args:
-        wanted: the id of one query, empty for none; else which side, and how many.
+        query: the id of one; empty: those that differ most on this side.
     """
-    query, side, count = wanted
-    chosen = [query] if query in own.queries else [] if query else widest(own, count, side)
-    if query:
-        st.button("Show the others again", on_click=_forget, icon=":material/arrow_back:")
+    chosen = [query] if query in own.queries else [] if query else widest(own, COUNT, side)
     if not chosen:
         st.info(
             f"Query {query} is none that both systems have." if query else
@@ -163,12 +143,8 @@ def one_by_one(
         )  # fmt: skip
         return
     values = own.values
-    show_queries(context, pair, {one: values[one] for one in chosen}, measure, address)
+    show_queries(context, pair, {one: values[one] for one in chosen}, measure)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
-
-
-def _forget() -> None:
-    st.session_state["query"] = ""
 
 
 MEAN = "#6366f1"
@@ -211,22 +187,22 @@ def show_queries(
     rows: Mapping[str, LeaderboardRow],
     values: Mapping[str, tuple[float, float]],
     measure: str,
-    address: Callable[[str], str],
 ) -> None:
     """Draws these queries in their order.
 
     Args:
         rows: a run of the system and one of the system that it is held against, by name. values: query -> their
-            values. address: query -> where the page shows it alone.
+            values.
     """
-    found, missing = _looked_up(context, rows, tuple(values))
+    found, missing = _read(tuple(values), tuple(places_of(context, rows).items()))
     if missing:
-        told = "; ".join(f"of {name} {why}" for name, why in missing.items())
-        st.caption(markdown_text(f"Texts or lists that cannot be reached are not shown: {told}."))
+        st.caption(
+            markdown_text(f"Texts or lists of {', '.join(missing)} were deleted, or cannot be reached from here.")
+        )
     cards = [
         _card.render(
             {
-                **{"query": query, "measure": measure, "address": address(query.query_id), "missing": MISSING},
+                **{"query": query, "measure": measure, "missing": MISSING},
                 "values": dict(zip(rows, values[query.query_id], strict=True)),
                 "start": lambda passage: shorten(_whole(passage), LONGEST_START, placeholder="…"),
                 "longest": LONGEST,
@@ -241,12 +217,6 @@ def _whole(passage: RetrievedPassage) -> str:
     return f"{passage.title}: {passage.text}" if passage.title else str(passage.text)
 
 
-def _looked_up(
-    context: PageContext, rows: Mapping[str, LeaderboardRow], query_ids: tuple[str, ...]
-) -> tuple[list[Query], dict[str, str]]:
-    return _read(query_ids, tuple(places_of(context, rows).items()))
-
-
 @st.cache_data(max_entries=64, show_spinner="Reading the texts")
-def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], dict[str, str]]:
+def _read(query_ids: tuple[str, ...], places: Sequence[tuple[str, Place | None]]) -> tuple[list[Query], list[str]]:
     return look_up(query_ids, dict(places), TOP)

@@ -6,18 +6,14 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from midmask.errors import UserError
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.entries import Entry, PerQueryOf
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, place_names, run_link
-from midmask.leaderboard.store_view import StoreView, StoreWatch, cache_folder, snapshot_place
+from midmask.leaderboard.store_view import StoreView, StoreWatch, artifact_cache
 from midmask.pages.look import choice
 from midmask.store.place import Place
 from midmask.tracking.names import command_over
 from midmask.tracking.reading import TrackedRow
-
-ENOUGH = 1.0
-"""Seconds that a page waits for news before it shows what was known."""
 
 
 @dataclass(frozen=True)
@@ -44,49 +40,17 @@ class PageContext:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def watch_of(uri: str) -> StoreWatch:
     """The watch of a store, shared by all sessions."""
-    return StoreWatch(uri, snapshot_place(uri))
+    return StoreWatch(uri)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def per_query_of(uri: str) -> PerQueryOf:
-    return per_query_files(uri, cache_folder() / "artifacts")
+    return per_query_files(uri, artifact_cache())
 
 
-def known_of(watch: StoreWatch) -> StoreView:
-    """What is known of the store: at once if there is something, else after the first look, which a line tells of.
-
-    Raises:
-        UserError: if nothing is known and the store does not answer.
-    """
-    watch.look()
-    watch.wait(ENOUGH)
-    line = st.empty()
-    while watch.known is None and not watch.wait(0.2):
-        line.caption(f":material/hourglass_top: Reading the runs for the first time: {watch.count:,} so far")
-    line.empty()
-    if watch.error is not None and (watch.known is None or not isinstance(watch.error, UserError)):
-        raise watch.error
-    assert watch.known is not None, "a look has ended without an error"
-    return watch.known
-
-
-def until_read(watch: StoreWatch, summary: str) -> None:
-    """Tells that a look is under way, and draws the page again when it has ended."""
-    if watch.wait(0):
-        st.rerun()
-    st.caption(f"{summary} · reading what has changed since")
-
-
-def about(uri: str, watch: StoreWatch) -> None:
-    with st.expander("About this store"):
-        st.markdown("MLflow's own pages on these runs:")
+def about(uri: str) -> None:
+    with st.expander("MLflow's own pages on these runs"):
         st.code(command_over(uri, "ui"), language="bash", wrap_lines=True)
-        st.button(
-            "Read everything again",
-            on_click=watch.look,
-            kwargs={"again": True},
-            help="Changes are read by themselves. A tag edited by hand after a run's end is seen within a day.",
-        )
 
 
 def context_of(uri: str, ui: str | None, known: StoreView, verdict: str | None = None) -> PageContext:

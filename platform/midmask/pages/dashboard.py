@@ -12,9 +12,9 @@ import streamlit as st
 from midmask.app.job import home
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
-from midmask.pages import board, compare, search, sweep, training
-from midmask.pages.context import about, context_of, context_without_runs, known_of, until_read, watch_of
-from midmask.pages.look import STYLES
+from midmask.pages import board, compare, search, sweep
+from midmask.pages.context import about, context_of, context_without_runs, watch_of
+from midmask.pages.look import STYLE
 from midmask.tracking.names import resolve_tracking_uri
 
 # Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
@@ -23,7 +23,6 @@ VIEWS = {
     "Leaderboard": board,
     "Compare": compare,
     "Sweep": sweep,
-    "Training": training,
     "Search": search,
 }
 
@@ -38,13 +37,13 @@ def arguments() -> argparse.Namespace:
 
 def page() -> None:
     st.set_page_config(page_title="midmask", layout="wide")  # an icon would come from another host
-    for style in STYLES:
-        st.html(style)
+    st.html(STYLE)
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
         watch = watch_of(uri)
-        known = known_of(watch)
+        with st.spinner("Reading the runs"):
+            known = watch.view()
     except UserError as error:
         without_runs(str(error), given.verdict)
         return
@@ -56,14 +55,11 @@ def page() -> None:
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
     summary = f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC"
-    if watch.wait(0):
-        st.caption(summary)
-    else:
-        st.fragment(until_read, run_every=1.0)(watch, summary)
+    st.caption(summary)
     if watch.error is not None:
         st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
     chosen.run()
-    about(uri, watch)
+    about(uri)
 
 
 def without_runs(error: str, verdict: str | None) -> None:

@@ -1,6 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ from streamlit.delta_generator import DeltaGenerator
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.significance import ComparisonOutcome
-from midmask.leaderboard.export import STYLE as TABLE_STYLE
 
 ALL = "all"
 
 TEMPLATES = Environment(loader=PackageLoader("midmask.pages"), autoescape=True)
 """Templates of HTML that the pages show; autoescape, since texts are other people's."""
 
-STYLES = (TABLE_STYLE, Path(__file__).with_name("look.css"))
+STYLE = Path(__file__).with_name("look.css")
 
 VERDICTS = {
     "better": ("**▲ better**", "green"),
@@ -34,26 +33,14 @@ STATES = {"running": "blue", "failed": "red", "killed": "red"}
 """State of a run -> the colour of its badge; others are grey."""
 
 
-def show_table(
-    lines: Sequence[Mapping[str, object]],
-    label: str,
-    *,
-    forms: Mapping[str, str | Callable[[float], str]] | None = None,
-    colours: Sequence[str] = (),
-) -> None:
+def show_table(lines: Sequence[Mapping[str, object]], label: str) -> None:
     """A table with a row for each line.
 
     Args:
         lines: head -> cell: Markdown, or a number, which stands on the right; None: a dash.
         label: what the table is, for screen readers.
-        forms: head of numbers -> how they are written.
-        colours: of the first column, a colour for each line.
     """
-    frame = pd.DataFrame(lines)
-    style = frame.style.format(dict(forms or {}), na_rep=MISSING)
-    if colours:
-        style = style.apply(lambda _: [f"color: {colour}" for colour in colours], subset=list(frame.columns[:1]))
-    st.table(style, border="horizontal", hide_index=True, alt=label)
+    st.table(pd.DataFrame(lines).style.format(na_rep=MISSING), border="horizontal", hide_index=True, alt=label)
 
 
 def tinted(outcome: ComparisonOutcome, text: str = "") -> str:

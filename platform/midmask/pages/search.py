@@ -99,10 +99,10 @@ def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
 
 
 def prepared(site: "SideBySide", labels: tuple[str, ...]) -> bool:
-    """Loads systems; whether all of them could be loaded."""
+    """Loads systems, which may have to encode the collection first; whether all of them could be loaded."""
     for label in dict.fromkeys(labels):
         try:
-            with st.spinner(f"Preparing {plain(label)}: the first time this encodes the collection"):
+            with st.spinner(f"Preparing {plain(label)}: the first time this encodes the collection", show_time=True):
                 site.open(label)
         except UserError as error:
             st.error(plain(f"{label}: {error}"), icon=":material/error:")

@@ -1,21 +1,17 @@
-"""Sweeps: what was tried, what it gave, what mattered, and how much of it is noise.
-
-Tables: the final comparison on both splits, and every trial with the state in which it ended.
-"""
+"""Sweeps: what was tried, what it gave, what mattered, and how much of it is noise."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
 
+import pandas as pd
 import streamlit as st
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.leaderboard.rows import STEP, measure_names, resolve_cached, rows, sweeps
-from midmask.leaderboard.store_view import cache_folder
+from midmask.leaderboard.rows import STEP, sweeps
+from midmask.leaderboard.store_view import artifact_cache
 from midmask.pages.context import PageContext
-from midmask.pages.look import badge, choice, draw, link, show_table, tinted
+from midmask.pages.look import choice, draw, show_table, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -44,9 +40,10 @@ def show(context: PageContext) -> None:
         st.warning(str(error))
         return
     if sweep is None or not sweep.complete:
-        of_trials(context, parent)
+        st.info(f"The sweep is {parent.status}, and has no result.")
     else:
-        finished(sweep, parent, context)
+        finished(sweep, context)
+    st.markdown(f"[Every trial in MLflow]({context.link(parent)})")
 
 
 def _name(run: TrackedRow) -> str:
@@ -57,10 +54,10 @@ def _name(run: TrackedRow) -> str:
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
 def read(uri: str, run_id: str) -> SweepResult | None:
     """Reads the file of a finished sweep, which never changes."""
-    return read_sweep(uri, run_id, cache_folder() / "artifacts")
+    return read_sweep(uri, run_id, artifact_cache())
 
 
-def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
+def finished(sweep: SweepResult, context: PageContext) -> None:
     """What a sweep's own file has: the answer and its chart, then how it came about, then the statistics."""
     for sentence in sweep.sentences[:1]:
         st.markdown(markdown_text(sentence))
@@ -72,19 +69,12 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
-    show_comparison(sweep, link(context.link(parent), parent.run_id[:8]))
+    show_comparison(sweep)
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
-    st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best. "
-               f"[Open in MLflow]({context.link(parent)})")  # fmt: skip
-    show_tried(sweep, trial_runs(context, parent), context.link)
-
-
-def trial_runs(context: PageContext, parent: TrackedRow) -> list[TrackedRow]:
-    """The sweep's trials in whatever state; a cached one as the run that it links."""
-    nested = (run for run in resolve_cached(context.runs) if run.parent_id == parent.run_id)
-    return [run for run in nested if run.tags.get(STEP) == "trial"]
+    st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best.")
+    show_points(sweep, context)
 
 
 def over_a_parameter(sweep: SweepResult) -> None:
@@ -95,46 +85,18 @@ def over_a_parameter(sweep: SweepResult) -> None:
     draw(figures.lines(sweep, across), "lines", 440)
 
 
-def of_trials(context: PageContext, parent: TrackedRow) -> None:
-    """Draws a sweep that has not ended, or has no file: every trial with its state, the highest measure first."""
-    runs = trial_runs(context, parent)
-    st.markdown(f"The sweep is {parent.status}. [Open in MLflow]({context.link(parent)})")
-    trials = rows(runs)
-    values: dict[str, float | None] = {}
-    measure = "measure"
-    if trials:
-        with st.sidebar:
-            place = choice("Measured on", "surface", sorted({f"{row.corpus} {row.split}" for row in trials}))
-            measure = choice("Measure", "measure", measure_names(trials))
-        values = {row.run_id: row.measures.get(measure) for row in trials if f"{row.corpus} {row.split}" == place}
-    ordered = sorted(runs, key=lambda run: (not _has_finished(run), -(values.get(run.run_id) or 0.0)))
-    lines = [_of_run(run, context.link) | {measure: values.get(run.run_id)} for run in ordered[:SHOWN]]
-    st.subheader("Everything that was tried")
-    show_table(lines, "trials", forms={measure: _number})
-    st.caption(_counted(Counter(map(_state, runs)), len(ordered)))
-
-
-SHOWN = 100
-"""Trials in the table."""
-
 SPLITS = {"dev": "chosen here", "test": "reported once"}
 
-Line = dict[str, object]
-TrialLinkOf = Callable[[TrackedRow], str]
 
-
-def show_comparison(sweep: SweepResult, logged: str) -> None:
+def show_comparison(sweep: SweepResult) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
-
-    Args:
-        logged: the link to the sweep's run.
     """
     found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
     if not found:
         return
     st.subheader("Final comparison")
-    show_table([_system(sweep, one) | {"MLflow": logged} for one in sweep.systems], "comparison")
+    show_table([_system(sweep, one) for one in sweep.systems], "comparison")
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
@@ -142,8 +104,8 @@ def show_comparison(sweep: SweepResult, logged: str) -> None:
     )
 
 
-def _system(sweep: SweepResult, one: ComparedSystem) -> Line:
-    line: Line = {"System": markdown_text(one.label)}
+def _system(sweep: SweepResult, one: ComparedSystem) -> dict[str, object]:
+    line: dict[str, object] = {"System": markdown_text(one.label)}
     for split, what in SPLITS.items():
         line[f"{split} {sweep.measure}, {what}"] = f"{one.means[split]:.4f}"
         own = one.to_floor.get(split)
@@ -159,60 +121,34 @@ def _tested(own: DifferenceToFloor) -> str:
     return f"{tinted(own.outcome, difference)} :small[:gray[{low:+.4f} … {high:+.4f}, p {own.p:.2g}]]"
 
 
-def show_tried(sweep: SweepResult, runs: Sequence[TrackedRow], link_of: TrialLinkOf) -> None:
-    """Every trial with its state: complete ones first, the best on top; then those that were pruned, and those of which
-    the sweep's file knows nothing, because they failed, were killed, or still run.
-    """
-    by_fingerprint = {run.tags.get("midmask.fingerprint"): run for run in sorted(runs, key=_has_finished)}
-    complete = sorted(sweep.complete, key=lambda point: -point.values[sweep.measure])
-    points = [*complete, *(point for point in sweep.points if not point.complete)]
-    lines = [_point(sweep, point, by_fingerprint.get(point.run), link_of) for point in points]
-    known = {point.run for point in sweep.points}
-    others = [run for fingerprint, run in by_fingerprint.items() if fingerprint not in known]
-    lines += [_of_run(run, link_of) for run in others]
+def show_points(sweep: SweepResult, context: PageContext) -> None:
+    """Every point with a result, the best first, and then those that were pruned."""
+    points = sorted(sweep.points, key=lambda point: (not point.complete, -point.values.get(sweep.measure, 0.0)))
+    links = {
+        run.tags.get("midmask.fingerprint"): context.link(run) for run in context.runs if run.tags.get(STEP) == "trial"
+    }
+    lines = [
+        {
+            "Point": point.label,
+            "Mark": point.mark or "",
+            **{one.measure: point.values.get(one.measure) for one in sweep.objectives},
+            "Against the best on dev": _against(point),
+            "MLflow": links.get(point.run),
+        }
+        for point in points
+    ]
     st.subheader("Everything that was tried")
-    show_table(lines[:SHOWN], "points", forms={one.measure: _number for one in sweep.objectives})
-    states = Counter("complete" if point.complete else "pruned" for point in points)
-    states.update(_state(run) for run in others)
-    st.caption(_counted(states, len(lines)))
-
-
-def _point(sweep: SweepResult, point: SweepPoint, run: TrackedRow | None, link_of: TrialLinkOf) -> Line:
-    """A trial with a result, or one that was pruned, with its last value at a rung."""
-    name = f"**{markdown_text(point.label)}**" if point.label == sweep.best else markdown_text(point.label)
-    row = point.to_best
-    against = "the best" if row is None else "worse" if row.distinguishable else "not told apart"
-    at_a_rung = f"pruned at {point.probes[-1]:.4f}" if point.probes else "pruned"
-    return {
-        "Point": name + (f" :gray-badge[{markdown_text(point.mark)}]" if point.mark else ""),
-        "State": badge("complete" if point.complete else "pruned"),
-        **{one.measure: point.values.get(one.measure) for one in sweep.objectives},
-        "Against the best on dev": against if point.complete else at_a_rung,
-        "MLflow": link(link_of(run), run.run_id[:8]) if run else MISSING,
+    columns = {
+        **{one.measure: st.column_config.NumberColumn(format="%.4g") for one in sweep.objectives},
+        "MLflow": st.column_config.LinkColumn(display_text="open"),
     }
+    st.dataframe(pd.DataFrame(lines), hide_index=True, column_config=columns, alt="points")
 
 
-def _of_run(run: TrackedRow, link_of: TrialLinkOf) -> Line:
-    """A trial of which its run alone is known."""
-    return {
-        "Point": markdown_text(run.name),
-        "State": badge(_state(run)),
-        "MLflow": link(link_of(run), run.run_id[:8]),
-    }
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def _state(run: TrackedRow) -> str:
-    return "complete" if _has_finished(run) else run.status
-
-
-def _has_finished(run: TrackedRow) -> bool:
-    return run.status == "finished"
-
-
-def _counted(states: Counter[str], count: int) -> str:
-    told = f"{count:,} trials: {', '.join(f'{number:,} {state}' for state, number in states.items())}."
-    return markdown_text(told + (f" The first {SHOWN} are shown." if count > SHOWN else ""))
+def _against(point: SweepPoint) -> str:
+    """How a trial compares with the best, or its last value at a rung if it was pruned."""
+    if not point.complete:
+        return f"pruned at {point.probes[-1]:.4f}" if point.probes else "pruned"
+    if point.to_best is None:
+        return "the best"
+    return "worse" if point.to_best.distinguishable else "not told apart"

@@ -27,10 +27,6 @@ NEAR = 0.15
 """Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
 
 
-def colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
 @dataclass(frozen=True)
 class FrontPoint:
     """One system or trial: what it costs and how good it is."""

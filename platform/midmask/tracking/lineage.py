@@ -7,8 +7,8 @@ that sends the same once more all mean one model, in whatever order they arrive.
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlflow.entities
@@ -18,6 +18,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
 from midmask.core.redaction import redacted
 from midmask.tracking.names import ARTIFACT
+from midmask.tracking.opening import params_as_texts, tags_as_texts
 
 
 @dataclass(frozen=True)
@@ -52,60 +53,50 @@ def model_name(text: str) -> str:
     return re.sub(r"\W+", "-", text).strip("-")
 
 
-def dataset_entries(datasets: list[Dataset]) -> list[dict[str, Any]]:
-    """Datasets as plain data, which `log_datasets` sends."""
-    return [asdict(dataset) | {"source": redacted(dataset.source)} for dataset in datasets]
-
-
-def model_entry(model: TrackedModel) -> dict[str, Any]:
-    """A model as plain data, which `log_made`, `log_used` and `model_id_of` send."""
-    return asdict(model) | {"place": redacted(model.place)}
-
-
-def log_datasets(client: MlflowClient, run_id: str, values: list[dict[str, Any]]) -> None:
+def log_datasets(client: MlflowClient, run_id: str, datasets: Iterable[Dataset]) -> None:
     """Logs datasets as inputs; one that the run has already keeps the context that it had first."""
-    client.log_inputs(run_id, datasets=[_dataset_input(value) for value in values])
+    client.log_inputs(run_id, datasets=[_dataset_input(dataset) for dataset in datasets])
 
 
-def _dataset_input(value: Mapping[str, Any]) -> DatasetInput:
-    kind = "local" if value["source"].startswith("/") else "midmask"
-    source, profile = json.dumps({"uri": value["source"]}), json.dumps(value["counts"])
-    dataset = mlflow.entities.Dataset(value["name"], value["digest"], kind, source, profile=profile)
-    return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, value["context"])])
+def _dataset_input(dataset: Dataset) -> DatasetInput:
+    kind = "local" if dataset.source.startswith("/") else "midmask"
+    source, profile = json.dumps({"uri": redacted(dataset.source)}), json.dumps(dict(dataset.counts))
+    entity = mlflow.entities.Dataset(dataset.name, dataset.digest, kind, source, profile=profile)
+    return DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, dataset.context)])
 
 
-def log_made(client: MlflowClient, run_id: str, value: Mapping[str, Any], at: int) -> None:
+def log_made(client: MlflowClient, run_id: str, model: TrackedModel, at: int) -> None:
     """Links the run to a model that it has trained, unless it is linked."""
-    model_id = model_id_of(client, run_id, value, made_here=True)
+    model_id = model_id_of(client, run_id, model, made_here=True)
     if model_id not in {output.model_id for output in client.get_run(run_id).outputs.model_outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, at)])
 
 
-def log_used(client: MlflowClient, run_id: str, value: Mapping[str, Any]) -> None:
+def log_used(client: MlflowClient, run_id: str, model: TrackedModel) -> None:
     """Links the run to a model that it has read, unless it is linked."""
-    model_id = model_id_of(client, run_id, value)
+    model_id = model_id_of(client, run_id, model)
     if model_id not in {model_input.model_id for model_input in client.get_run(run_id).inputs.model_inputs}:
         client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
 
 
-def model_id_of(client: MlflowClient, run_id: str, value: Mapping[str, Any], *, made_here: bool = False) -> str:
+def model_id_of(client: MlflowClient, run_id: str, model: TrackedModel, *, made_here: bool = False) -> str:
     """The id of a step's model, created if missing; one that a kill left pending is finished.
 
     Args:
-        value: as `model_entry` gives it. made_here: whether this run is the one that trained it.
+        made_here: whether this run is the one that trained it.
     """
     experiment = str(client.get_run(run_id).info.experiment_id)
-    identity = {"midmask.step": value["step"], "midmask.fingerprint": value["fingerprint"]}
+    identity = {"midmask.step": model.step, "midmask.fingerprint": model.fingerprint}
     query = " AND ".join(f"tags.`{name}` = '{text}'" for name, text in identity.items())
     models = client.search_logged_models([experiment], query)
-    model = models[0] if models else client.create_logged_model(
+    logged = models[0] if models else client.create_logged_model(
         experiment,
-        name=value["name"],
+        name=model.name,
         source_run_id=run_id if made_here else None,
-        tags={**value["tags"], **identity, ARTIFACT: value["place"]},
-        params=dict(value["params"]),
-        model_type=value["kind"],
+        tags={**tags_as_texts(model.tags), **identity, ARTIFACT: redacted(model.place)},
+        params=params_as_texts(model.params),
+        model_type=model.kind,
     )  # fmt: skip
-    if model.status != LoggedModelStatus.READY:
-        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-    return str(model.model_id)
+    if logged.status != LoggedModelStatus.READY:
+        client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
+    return str(logged.model_id)

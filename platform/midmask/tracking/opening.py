@@ -117,7 +117,6 @@ class RunRequest:
     name: str
     tags: dict[str, str]
     params: dict[str, str]
-    run_id: str = ""  # known if the run was opened before, by a job whose values did not arrive
     cached_run: str = ""  # the finished run that this one only links
     unless_finished: bool = False  # whether it is only a link if the step has a finished run, which nobody could ask
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # by which the run is known if an answer was lost
@@ -130,7 +129,6 @@ class OpenedRun(NamedTuple):
     run_id: str
     last_steps: dict[str, int]  # of each of its metrics
     is_resumed: bool  # whether a process has written it before
-    is_open: bool  # not if it is a link, or if another process has resumed it
 
 
 def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> OpenedRun:
@@ -139,9 +137,6 @@ def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home
     A param that differs when a run is resumed (only runtime fields can) goes to the tag `midmask.changed_on_resume`:
     MLflow's params are immutable.
     """
-    if request.run_id:
-        run = client.get_run(request.run_id)
-        return OpenedRun(request.run_id, _last_steps(run), True, run.data.tags.get(OWNER) == request.tags[OWNER])
     with open(home / LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = _choose(client, experiment_id, request)
@@ -160,9 +155,8 @@ def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home
         client.set_terminated(run_id, STATUSES["cached"])
     else:
         client.log_batch(run_id, params=[Param(*item) for item in request.params.items() if item[0] not in stored])
-    steps = _last_steps(run)
-    is_resumed = bool(steps) or run.data.tags.get(TOKEN) != request.token
-    return OpenedRun(run_id, steps, is_resumed, not request.cached_run)
+    steps = {metric.key: metric.step for metric in run.data.to_proto().metrics}
+    return OpenedRun(run_id, steps, bool(steps) or run.data.tags.get(TOKEN) != request.token)
 
 
 def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Run:
@@ -191,10 +185,6 @@ def close_superseded_runs(client: MlflowClient, experiment_id: str, run_id: str,
         host = run.data.tags.get(OWNER, "").partition(":")[0]
         if run.info.status == "RUNNING" and run.info.run_id != run_id and host != _host():
             mark_killed(client, run)
-
-
-def _last_steps(run: Run) -> dict[str, int]:
-    return {metric.key: metric.step for metric in run.data.to_proto().metrics}
 
 
 @cache

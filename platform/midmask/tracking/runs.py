@@ -6,14 +6,16 @@ Workers never hold a tracker: they hand their values to the driver.
 import logging
 import socket
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mlflow import MlflowClient
+from mlflow.entities import RunTag
+
 from midmask.core.redaction import redacted
-from midmask.tracking.lineage import Dataset, TrackedModel, dataset_entries, model_entry
+from midmask.tracking.lineage import Dataset, TrackedModel, log_datasets, log_made, log_used, model_id_of
 from midmask.tracking.names import check_key
 from midmask.tracking.opening import (
     FINGERPRINT,
@@ -21,16 +23,18 @@ from midmask.tracking.opening import (
     OWNER,
     PARENT,
     STATUS,
+    STATUSES,
     STEP,
     Found,
     RunRequest,
     close_dead_runs,
+    close_superseded_runs,
     find,
     owner,
     params_as_texts,
     tags_as_texts,
 )
-from midmask.tracking.sending import Entry, Outbox, Points, Sender
+from midmask.tracking.sending import Entry, Outbox, Points, Report, Sender, send_curve, start_monitor, stop_monitor
 from midmask.tracking.store import FAILURES, Patience, create_store, explained, patiently
 
 log = logging.getLogger(__name__)
@@ -52,8 +56,8 @@ class TrackedRun:
     def is_open(self) -> bool:
         return not self._outbox.closing
 
-    def _put(self, kind: str, *value: Any) -> None:
-        self._sender.put(self._outbox, Entry(kind, value))
+    def _put(self, kind: str, send: Callable[[MlflowClient, Outbox], None]) -> None:
+        self._sender.put(self._outbox, Entry(kind, send))
 
     def log(
         self, values: Mapping[str, float], step: int, *, of: TrackedModel | None = None, on: Dataset | None = None
@@ -64,11 +68,15 @@ class TrackedRun:
         Args:
             of, on: the model that was measured, and what on, where both are known; MLflow then compares models too.
         """
-        about: list[Any] = ["", None]
+        report = Report(_now(), step, {check_key(key): float(value) for key, value in values.items()})
         if of is not None and on is not None:
-            self._put("model", _model(of))
-            about = [of.fingerprint, [on.name, on.digest]]
-        self._put("metrics", _now(), step, {check_key(key): float(value) for key, value in values.items()}, *about)
+
+            def find_model(client: MlflowClient, outbox: Outbox) -> None:
+                outbox.models[of.fingerprint] = model_id_of(client, outbox.run_id, of)
+
+            self._put("model", find_model)
+            report = report._replace(model=of.fingerprint, dataset=(on.name, on.digest))
+        self._sender.put(self._outbox, report)
 
     def log_lacking(self, key: str, points: Points) -> None:
         """Logs the points of a curve that the run lacks in the end: a kill, or a long outage, may have lost some.
@@ -76,20 +84,21 @@ class TrackedRun:
         Args:
             key: a metric that every point has. points: gives the points beside steps that the run has of it.
         """
-        self._put("curve", key, points, _now())
+        now = _now()
+        self._put("curve", lambda client, outbox: send_curve(client, outbox, key, points, now))
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
         if collections := list(datasets):
-            self._put("datasets", dataset_entries(collections))
+            self._put("datasets", lambda client, outbox: log_datasets(client, outbox.run_id, collections))
 
     def log_output_model(self, model: TrackedModel, at: int) -> None:
         """Logs a model as the run's output, at this training step. Nothing is copied."""
-        self._put("made", _model(model), at)
+        self._put("made", lambda client, outbox: log_made(client, outbox.run_id, model, at))
 
     def log_input_model(self, model: TrackedModel) -> None:
         """Logs a model as the run's input."""
-        self._put("used", _model(model))
+        self._put("used", lambda client, outbox: log_used(client, outbox.run_id, model))
 
     def describe(self, markdown: str) -> None:
         """The text at the top of the run's page, in place of an earlier one."""
@@ -97,24 +106,39 @@ class TrackedRun:
 
     def log_file(self, path: Path, folder: str | None = None) -> None:
         """Copies a file into the run's artifacts, later: it must stay until then."""
-        self._put("file", str(path.absolute()), folder)
+        self._put("file", lambda client, outbox: _send_file(client, outbox, path.absolute(), folder))
 
     def log_text(self, text: str, name: str) -> None:
-        self._put("text", redacted(text), name)
+        self._put("text", lambda client, outbox: client.log_text(outbox.run_id, redacted(text), name))
 
     def tag(self, tags: Mapping[str, str]) -> None:
-        if tags:
-            self._put("tags", tags_as_texts(tags))
+        rows = [RunTag(*item) for item in tags_as_texts(tags).items()]
+
+        def send(client: MlflowClient, outbox: Outbox) -> None:
+            client.log_batch(outbox.run_id, tags=rows)
+
+        if rows:
+            self._sender.put(self._outbox, Entry("tags", send, can_be_left_out=False))
 
     def watch(self) -> None:
         """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
         self.tag({"midmask.host": socket.gethostname()})
-        self._put("watch")
+        self._put("watch", lambda client, outbox: start_monitor(outbox, self._sender.uri))
 
     def finish(self, status: str = "finished") -> None:
         """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
-        if self.is_open:
-            self._put("end", status, _now())
+        if not self.is_open:
+            return
+        now = _now()
+
+        def end(client: MlflowClient, outbox: Outbox) -> None:
+            stop_monitor(outbox)
+            client.set_tag(outbox.run_id, STATUS, status)
+            client.set_terminated(outbox.run_id, STATUSES[status], now)
+            if status == "finished":
+                close_superseded_runs(client, self._sender.experiment_id, outbox.run_id, outbox.request.tags)
+
+        self._sender.put(self._outbox, Entry("end", end, can_be_left_out=False), is_last=True)
 
     def __enter__(self) -> "TrackedRun":
         return self
@@ -138,17 +162,19 @@ def status_after(kind: type[BaseException] | None) -> str:
     return "killed" if issubclass(kind, KeyboardInterrupt | SystemExit) else "failed"
 
 
-def _model(model: TrackedModel) -> dict[str, Any]:
-    return model_entry(replace(model, params=params_as_texts(model.params), tags=tags_as_texts(model.tags)))
+def _send_file(client: MlflowClient, outbox: Outbox, path: Path, folder: str | None) -> None:
+    if path.exists():
+        client.log_artifact(outbox.run_id, str(path), folder)
+    else:
+        log.warning("%s was deleted before it could be copied to run %s", path, outbox.run_id)
 
 
 class Tracker:
-    """The one writer of a job. Making it creates the store, marks the runs of jobs that were killed on this host, and
-    begins to send what an earlier job could not.
+    """The one writer of a job. Making it creates the store, and marks the runs of jobs that were killed on this host.
 
     Args:
         uri: as `resolve_tracking_uri` gives it.
-        home: the folder that holds `mlartifacts/` and `mlflow-unsent/`.
+        home: the folder that holds `mlartifacts/`.
 
     Raises:
         UserError: if the store stays away longer than `patience.answer`.
@@ -200,15 +226,15 @@ class Tracker:
         """A small run that links a finished one, because nothing was computed. It has no leaderboard row."""
         all_tags = {**tags, OWNER: owner(), **({PARENT: parent} if parent else {})}
         return TrackedRun(
-            self._sender, self._sender.open(RunRequest(redacted(name), tags_as_texts(all_tags), {}, "", finished))
+            self._sender, self._sender.open(RunRequest(redacted(name), tags_as_texts(all_tags), {}, finished))
         )
 
     def close(self) -> None:
-        """Sends what is left, for `patience.close` seconds at most; the rest waits on disk."""
+        """Sends what is left, for `patience.close` seconds at most."""
         if unsent := self._sender.close():
             log.warning(
-                "values of %d run(s) have not reached the tracking store %s; midmask doctor --resend sends them, and "
-                "so does the next job of this project", unsent, redacted(self._uri),
+                "values of %d run(s) have not reached the tracking store %s; the same command, given again, computes "
+                "nothing twice and logs them", unsent, redacted(self._uri),
             )  # fmt: skip
 
     def __enter__(self) -> "Tracker":

@@ -1,11 +1,8 @@
-"""Creates the tracking store and connects to it; decides whether an error means to wait, or one line to the user; sets
-what MLflow's pages show of the experiment.
-"""
+"""Creates the tracking store and connects to it; decides whether an error means to wait, or one line to the user."""
 
 import contextlib
 import errno
 import fcntl
-import json
 import logging
 import os
 import shlex
@@ -24,7 +21,7 @@ from mlflow.exceptions import MlflowException
 
 from midmask.core.redaction import HIDDEN, redacted
 from midmask.errors import UserError
-from midmask.tracking.names import JOB_STEPS, is_database, is_measure, sqlite_file
+from midmask.tracking.names import is_database, sqlite_file
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +29,15 @@ T = TypeVar("T")
 
 EXPERIMENT = "midmask"
 
-KIND = "mlflow.experimentKind"
-MACHINE_LEARNING = "custom_model_development"
-"""Value of the experiment's tag `KIND` with which MLflow opens its runs, not its pages for GenAI."""
-
-VIEW = "midmask"
-MOST_JOBS, MOST_COLUMNS, WIDTH = 100, 8, 190
-"""Of the view that `save_view` saves: jobs whose measures are read, columns for them, pixels of such a column."""
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""The experiment's tag with which MLflow opens its runs, not its pages for GenAI."""
 
 _REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"),
     *("NOT_FOUND", "NOT_IMPLEMENTED"),
 }
 _DENIED = (401, 403)
-_CLOSED_FOLDER = (errno.EROFS, errno.EACCES, errno.EPERM)
+_MAY_NOT_BE_WRITTEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 FAILURES = (MlflowException, requests.RequestException, sqlalchemy.exc.SQLAlchemyError, OSError)
 
@@ -66,16 +58,12 @@ def is_refusal(error: Exception) -> bool:
     return isinstance(error, MlflowException) and error.error_code in _REFUSALS
 
 
-def is_denied(error: Exception, uri: str) -> bool:
-    """Whether the server, or a proxy before it, has refused this process's credentials (401) or rights (403)."""
-    if not isinstance(error, MlflowException) or is_database(uri):
-        return False
-    return error.get_http_status_code() in _DENIED
-
-
-def _closed_folder(error: Exception) -> str:
-    """A file of this machine that may not be written, which waiting does not change; empty if that is not the error."""
-    return error.filename or "" if isinstance(error, OSError) and error.errno in _CLOSED_FOLDER else ""
+def _lasts(error: Exception, uri: str) -> bool:
+    """Whether waiting does not help: the store refuses this request or these credentials, or may not be written."""
+    if isinstance(error, MlflowException) and not is_database(uri) and error.get_http_status_code() in _DENIED:
+        return True
+    may_not_be_written = getattr(error, "errno", None) in _MAY_NOT_BE_WRITTEN or "readonly database" in str(error)
+    return is_refusal(error) or may_not_be_written
 
 
 def reason(error: Exception) -> str:
@@ -85,31 +73,17 @@ def reason(error: Exception) -> str:
     return redacted(str(error).partition("\n")[0])[:200]
 
 
-def unusable(uri: str, error: Exception) -> str:
-    """The user's error for a store that answers, but not with what was requested."""
-    return (
-        f"the tracking store {redacted(uri)} answers with an error ({type(error).__name__}: {reason(error)}); check "
-        "that it is the address of an MLflow server, or name another with --tracking-uri or MLFLOW_TRACKING_URI"
-    )
-
-
 def unreachable(uri: str, error: Exception) -> str:
-    """The user's error for a store that cannot be reached: which store, why, what to do."""
-    shown = redacted(uri)
-    if path := _closed_folder(error):
-        return (
-            f"{path} cannot be written ({os.strerror(getattr(error, 'errno', 0))}), which the tracking store {shown} "
-            "needs; set MIDMASK_HOME to a folder that can be written, or name another store with --tracking-uri"
-        )
-    if is_denied(error, uri):
-        return (
-            f"the tracking store {shown} refuses access: {reason(error)}; check the user and password in "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the token in MLFLOW_TRACKING_TOKEN"
-        )
-    what = "check that the database can be read and written" if is_database(uri) else "start the server"
+    """The user's error for a store that does not answer, or not as a store does: which, why, what to do."""
+    check = (
+        "check that the database, and the project's folder (MIDMASK_HOME), can be read and written"
+        if is_database(uri)
+        else "start the server, and check MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+        "MLFLOW_TRACKING_TOKEN, if it asks for them"
+    )
     return (
-        f"the tracking store {shown} does not answer: {reason(error)}; {what}, "
-        "or name another with --tracking-uri or MLFLOW_TRACKING_URI"
+        f"the tracking store {redacted(uri)} does not answer ({type(error).__name__}: {reason(error)}); {check}; or "
+        "name another with --tracking-uri or MLFLOW_TRACKING_URI"
     )
 
 
@@ -118,20 +92,17 @@ def explained(uri: str) -> Iterator[None]:
     """Turns what a store can raise into the user's error."""
     try:
         yield
-    except FAILURES as error:
-        raise UserError(unreachable(uri, error)) from None
     except UserError:
         raise
-    except Exception as error:  # protobuf's ParseError, KeyError, TypeError, … of answers that are not MLflow's
-        raise UserError(unusable(uri, error)) from error
+    except Exception as error:  # also ParseError, KeyError, … of answers that are not MLflow's
+        raise UserError(unreachable(uri, error)) from error
 
 
 def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
     """`call()`, tried again for `patience.answer` seconds while the store is away, with one warning.
 
     Raises:
-        UserError: if it stays away; at once if waiting does not help: refusals, credentials that are refused, answers
-            that MLflow's client cannot read, and what may not be written.
+        UserError: if it stays away; at once if waiting does not help.
     """
     end, pause = time.monotonic() + patience.answer, patience.retry
     while True:
@@ -139,10 +110,7 @@ def patiently(call: Callable[[], T], uri: str, patience: Patience) -> T:
             try:
                 return call()
             except FAILURES as error:
-                if is_refusal(error):
-                    raise UserError(unusable(uri, error)) from error
-                lasts = is_denied(error, uri) or _closed_folder(error) or "readonly database" in str(error)
-                if lasts or time.monotonic() + pause > end:
+                if _lasts(error, uri) or time.monotonic() + pause > end:
                     raise
                 if pause == patience.retry:
                     text = "the tracking store %s does not answer (%s); waiting up to %.0f s"
@@ -190,8 +158,7 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
             # MLflow decodes the place once, hence `quote`.
             place = f"file://{quote(str(home.absolute() / 'mlartifacts'))}" if is_database(uri) else None
             try:
-                tags = {KIND: MACHINE_LEARNING}
-                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place, tags=tags))
+                return client, str(client.create_experiment(EXPERIMENT, artifact_location=place, tags=KIND))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another host was faster
                     raise
@@ -203,35 +170,7 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
             f"the experiment {EXPERIMENT!r} of {shown} is deleted; bring it back with{secret}: "
             f"MLFLOW_TRACKING_URI={shlex.quote(shown)} mlflow experiments restore -x {experiment.experiment_id}"
         )
-    if KIND not in experiment.tags:  # created by an earlier version
-        client.set_experiment_tag(experiment.experiment_id, KIND, MACHINE_LEARNING)
     return client, str(experiment.experiment_id)
-
-
-def save_view(uri: str, home: Path) -> str:
-    """Saves the view Measures in MLflow's pages: a column for each measure that the newest jobs have, up to
-    `MOST_COLUMNS`; returns its path, to be appended to the address of the pages.
-
-    MLflow has no default columns. It keeps a saved view as a tag of the experiment, in the form that is written here.
-
-    Raises:
-        UserError: if the store does not answer.
-    """
-    with explained(uri):
-        client, experiment = create_store(uri, home)
-        jobs = [
-            run
-            for step in JOB_STEPS
-            for run in client.search_runs([experiment], f"tags.`midmask.step` = '{step}'", max_results=MOST_JOBS)
-        ]
-        jobs.sort(key=lambda run: -run.info.start_time)
-        measures = list(dict.fromkeys(key for run in jobs for key in run.data.metrics if is_measure(key)))
-        widths = {f"metrics.`{key}`": WIDTH for key in measures[:MOST_COLUMNS]}
-        columns = [*widths, *(f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed"))]
-        state = json.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths})
-        view = {"name": "Measures", "createdAt": int(time.time() * 1000), "state": state}
-        client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{VIEW}", json.dumps(view))
-    return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
 @contextlib.contextmanager

@@ -119,16 +119,14 @@ def tagged(run: TrackedRow, **own: str) -> TrackedRow:
 
 DEV = CollectionSplit("squad", "dev", COLLECTION, len(QUERIES))
 SHOWN = {DEV: "squad dev"}
-NDCG = "squad dev nDCG@10"
 
 
 def per_query_of(row: LeaderboardRow) -> pa.Table:
     return per_query({name: values(row.recipe, int(row.seed), name) for name in MEASURES})
 
 
-def view(order: str = NDCG, **more: object) -> View:
-    plain = View(SHOWN, MEASURES, order, False, False)
-    return replace(plain, **more)  # type: ignore[arg-type]
+def view(**more: object) -> View:
+    return replace(View(SHOWN, MEASURES), **more)  # type: ignore[arg-type]
 
 
 def board(chosen: View, found: Sequence[Entry] | None = None) -> Board:

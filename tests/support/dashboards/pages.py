@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-PAGES = ("", "compare", "sweep", "training", "search")
+PAGES = ("", "compare", "sweep", "search")
 """Addresses of all pages; "" is the leaderboard's."""
 
 
@@ -78,17 +78,22 @@ def texts(browser: Chrome, where: str) -> list[str]:
     return list(browser.execute_script(script, where))
 
 
-def systems(browser: Chrome) -> list[str]:
-    """The systems of the leaderboard in the order in which they stand there."""
-    script = """return [...document.querySelectorAll("table[aria-label=systems] tbody tr")]
-        .map(line => line.dataset.system)"""
+def board(browser: Chrome) -> list[dict[str, str]]:
+    """The leaderboard's lines as screen readers have them: head -> cell."""
+    script = """const [heads, ...lines] = [...document.querySelectorAll("[data-testid=stDataFrame] [role=row]")]
+        .map(row => [...row.children].map(cell => cell.textContent));
+        return lines.map(line => Object.fromEntries(line.map((cell, at) => [heads[at], cell])))"""
     return list(browser.execute_script(script))
 
 
-def wait_for_systems(browser: Chrome, expected: list[str]) -> list[list[str]]:
-    """The leaderboard's lines, once it shows these systems in this order and the page's script has run to its end."""
+def systems(browser: Chrome) -> list[str]:
+    """The systems of the leaderboard in the order in which they stand there."""
+    return [line.get("System", "") for line in board(browser)]
+
+
+def wait_for_systems(browser: Chrome, expected: list[str]) -> None:
+    """Until the leaderboard shows these systems in this order and the page's script has run to its end."""
     wait_until_equal(browser, systems, expected)
-    return wait_for_table(browser, "systems", lambda lines: len(lines) == len(expected))
 
 
 def wait_for_table(browser: Chrome, label: str, ready: Callable[[list[list[str]]], bool] | int) -> list[list[str]]:

@@ -57,7 +57,7 @@ def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_p
     browser.get(copied)
     losses = widest(pairing, 5, "losses")
     pages.wait_until_equal(browser, cards, losses)
-    pages.click(browser, f'[data-query="{losses[-1]}"] a')
+    browser.get(f"{copied}&query={losses[-1]}")
     pages.wait_until_equal(browser, cards, losses[-1:])
 
 
@@ -66,13 +66,12 @@ def cards(browser: Chrome) -> list[str]:
     return list(browser.execute_script(script))
 
 
-def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site: pages.Site, worked: Worked) -> None:
+def test_the_card_of_a_system_names_its_trainings_and_model(browser: Chrome, site: pages.Site, worked: Worked) -> None:
     behind = artifacts_behind(worked.place("retromae"))
     model = next(one for one in behind if one.record["step"] == "finetune").place / "model"
     browser.get(f"{site.address}/?corpus=tiny&split=dev")
     pages.choose(browser, "system", "retromae")
-    pages.wait_for_text(browser, f"midmask search {model} --corpus", "Loss, pretrain", "Loss, finetune")
-    pages.wait_until_drawn(browser)
+    pages.wait_for_text(browser, f"midmask search {model} --corpus", "pretrain · finetune")
     browser.execute_script("document.querySelector('.st-key-card_rerun input').click()")  # it is not seen: a switch is
     command = ["jobs/evaluate_retriever.py", "--recipe", "recipe.json", "--split dev"]
     shown = pages.wait_for_text(browser, *command, worked.runs["retromae"].tags["midmask.fingerprint"])
@@ -82,27 +81,13 @@ def test_the_card_of_a_system_has_its_curves_and_its_model(browser: Chrome, site
     pages.wait_for_text(browser, "It has no model folder")
 
 
-def test_a_choice_redraws_the_charts_and_lies_in_the_address(browser: Chrome, site: pages.Site) -> None:
-    browser.get(f"{site.address}/training")
-    pages.wait_for_table(browser, "trainings", 1)
-    titles = ["Loss", "Decoder MLM", "Encoder MLM", "Learning rate", "Gradient norm", "Gradient norm of the heads"]
-    titles += ["Tokens a second", "Waiting for data"]
-    pages.wait_until_equal(browser, lambda page: sorted(pages.texts(page, ".js-plotly-plot .gtitle")), sorted(titles))
-    pages.choose(browser, "across", "tokens")
-    pages.wait_until_equal(browser, lambda page: "tokens" in pages.texts(page, ".xtitle"), True)
-    pages.choose(browser, "phase", "finetune")
-    assert {line[1].split("-")[1] for line in pages.wait_for_table(browser, "trainings", 2)} == {"retromae", "none"}
-    pages.wait_for_query(browser, phase="finetune", across="tokens")
-
-
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done)"
 GRAVE = ("serious", "critical")
 WORDS = {
-    "": "letters: the systems it is significantly better than",
+    "": "Bold: the best of its column",
     "compare": "Paired t-test over queries",
     "sweep": "Statistics",
-    "training": "pretrain-retromae",
     "search": "not relevant · kept in",
 }
 """Page -> words that it shows."""
