@@ -35,7 +35,6 @@ def choose(
     seed: int = 0,
     out: str | Path | None = None,
     storage: str | Path | None = None,
-    ray: bool = False,
     progress: bool = True,
 ) -> Verdict:
     """Which middle training helps on these documents: makes queries from them, trains candidates in rounds within a
@@ -53,7 +52,7 @@ def choose(
         teacher: folder of a cross-encoder, whose margins the best system learns too (GPL); none: that is not tried.
         settings: dotted path -> value, for all systems, and `queries.…` for how queries are made.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
-        storage, ray, progress: as for `train`.
+        storage, progress: as for `train`.
 
     Raises:
         UserError: for documents from which too few queries can be made, or a budget in which nothing can be measured.
@@ -76,5 +75,5 @@ def choose(
         seed=seed,
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
-    verdict = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
+    verdict = hold(request, LocalWorkshop(runner_in(store, progress=progress)))
     return PrintedVerdict(**vars(deliver(verdict.verdict, verdict.made, request.out)))

@@ -8,6 +8,7 @@ where the model, or what else was made, lies, and three lines of Python that loa
 the commands that show it (MLflow's UI, the leaderboard), and the one that makes it again
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
+
+log = logging.getLogger(__name__)
 
 
 def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool = False) -> None:
@@ -231,7 +234,9 @@ def compute_or_show(options: Options, recipe: Recipe, targets: Mapping[str, Step
         return {}
     from midmask.app.run import run_tracked  # here, so that a dry run waits for neither Ray nor MLflow
 
-    return run_tracked(options, recipe, targets, notes)
+    for note in notes:
+        log.warning("%s", note)
+    return run_tracked(options, recipe, targets)
 
 
 def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:

@@ -114,9 +114,9 @@ def model_of(step: Step, storage: Place, tags: Mapping[str, str]) -> TrackedMode
 
 
 def run_name(stage: str, tags: Mapping[str, str], identity: str) -> str:
-    """`pretrain-retromae-tiny-c0ffee`: stage, recipe, backbone (BM25 has none) and how the fingerprint begins."""
+    """`pretrain-retromae-tiny-c0ffee`: stage, recipe, backbone if there is one, and how the fingerprint begins."""
     backbone = tags["midmask.backbone"].rstrip("/").rsplit("/", 1)[-1]
-    about = [tags["midmask.recipe"], *([backbone] if backbone != "none" else [])]
+    about = [tags["midmask.recipe"], *([] if backbone in ("", "none") else [backbone])]
     return "-".join([stage, *about, identity[:6]])
 
 

@@ -286,9 +286,3 @@ def export(steps: Plan, storage: Place, folder: Place, derived: Collection[str])
     if "spans" in derived and isinstance(steps.spans.config, SpansConfig):
         inputs = {name: load(step.place(storage)) for name, step in steps.spans.inputs.items()}
         write_spans(folder / SPANS, span_texts(steps.spans.config, inputs, load(steps.spans.place(storage)).place))
-
-
-def keep_stages(trainings: Mapping[str, Step], storage: Place, folder: Place) -> None:
-    """Copies each finished training's model into a folder of its name, with the heads that the next one drops."""
-    for name, step in trainings.items():
-        (folder / name).upload((load(step.place(storage)).place / "model").local())
