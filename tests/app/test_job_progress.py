@@ -139,7 +139,6 @@ def logging_of_a_job() -> Callable[[], None]:
 def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, capsys, tmp_path, monkeypatch) -> None:
     details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.progress")
     monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
-    details.info("before the file is open")
     with log_file(tmp_path / "logs", "sweep") as path:
         details.info("step 10 of 40")
         details.warning("a query has no token")
@@ -150,4 +149,4 @@ def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, cap
     shown = [line.split(": ", 1)[1] for line in capsys.readouterr().err.splitlines()]
     assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
     kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
-    assert kept == ["before the file is open", "step 10 of 40", *shown]
+    assert kept == ["step 10 of 40", *shown]
