@@ -9,7 +9,6 @@ What the jobs do is in `midmask.commands`, which the console command `midmask` r
 import os
 import re
 import sys
-from collections.abc import Sequence
 
 
 def lacking() -> "str | None":
@@ -57,28 +56,16 @@ def run(name: str) -> None:
     run_job(job.work, job.help, job.add_flags)
 
 
-def run_space(name: str, description: "str | None", variants: "Sequence[tuple[str, str, str]]" = ()) -> None:
-    """The sweep of `search_spaces/NAME.yaml`, which is also `midmask sweep --space FILE`.
-
-    Args:
-        variants: (name, file, help) of flags that take another file in its place.
-    """
+def run_space(name: str, description: "str | None") -> None:
+    """The sweep of `search_spaces/NAME.yaml`, which is also `midmask sweep --space FILE`."""
     from pathlib import Path
 
     from midmask.app.flags import add_sweep_flags
     from midmask.app.job import run as run_job
 
-    folder = Path(__file__).resolve().parents[1] / "search_spaces"
-
-    def add_flags(parser):
-        for flag, file, text in variants:
-            parser.add_argument("--" + flag, dest="space", action="store_const", const=file, help=text)
-        add_sweep_flags(parser)
-        parser.set_defaults(space=name)
-
     def work(options, flags):
         from midmask.sweep.job import sweep
 
-        sweep(options, flags, folder / (flags.space + ".yaml"))
+        sweep(options, flags, Path(__file__).resolve().parents[1] / "search_spaces" / (name + ".yaml"))
 
-    run_job(work, description, add_flags)
+    run_job(work, description, add_sweep_flags)

@@ -8,5 +8,4 @@ measures on dev. The winner alone is reported on test. Interrupted, it goes on w
 from _entry import run_space
 
 if __name__ == "__main__":
-    rom = "ROM's axis: encoder mask ratio x temperature of its masking (search_spaces/mask_temperature.yaml)"
-    run_space("mask_ratio", __doc__, variants=[("temperature", "mask_temperature", rom)])
+    run_space("mask_ratio", __doc__)
