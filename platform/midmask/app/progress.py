@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from midmask.core.process import ticking
 from midmask.core.words import clock, duration
@@ -201,18 +202,21 @@ def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[No
     """
     on_terminal = sys.stderr.isatty()
 
-    def look() -> None:
+    def look(show: Callable[[], None]) -> None:
+        show()
         if line := progress.due_line():
             if not on_terminal:
                 log.info("%s", line)
             tell(line)
 
-    with _bar(progress) if on_terminal else nullcontext(), ticking(look, LOOK_S, "progress"):
-        yield
+    with _bar(progress) if on_terminal else nullcontext(lambda: None) as show:
+        with ticking(partial(look, show), LOOK_S, "progress"):
+            yield
 
 
 @contextmanager
-def _bar(progress: JobProgress) -> Iterator[None]:
+def _bar(progress: JobProgress) -> Iterator[Callable[[], None]]:
+    """Draws a bar as long as the share of the time that is over, or of the steps where the end is not known."""
     from rich.console import Console  # here, so that --help does not wait for it
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -220,11 +224,9 @@ def _bar(progress: JobProgress) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=2, transient=True) as bar:
         task = bar.add_task("")
 
-        def update() -> None:
-            """The bar is as long as the share of the time that is over, or of the steps where the end is not known."""
+        def show() -> None:
             elapsed, rest, (done, steps) = progress.elapsed(), progress.seconds_left(), progress.steps()
             over, whole = (done, steps) if rest is None else (elapsed, elapsed + rest)
             bar.update(task, description=str(progress), completed=over, total=max(whole, LOOK_S))
 
-        with ticking(update, LOOK_S, "bar"):
-            yield
+        yield show
