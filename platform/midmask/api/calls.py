@@ -13,8 +13,8 @@ from midmask.core.config import flatten, override
 from midmask.core.redaction import has_credentials, redacted
 from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
-from midmask.errors import UserError, unknown
-from midmask.experiment.changes import as_folder_reads, check_folder, for_each_stage, refuse_idle
+from midmask.errors import UserError
+from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.events import Begun, Ended, Logged, StepEvent, unobserved
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
@@ -98,27 +98,14 @@ def check_reach(changes: Mapping[str, object], reached: Sequence[str], of: str) 
         reached: fields and sections that can be set. of: what they are set of, for the message.
 
     Raises:
-        UserError: for a path of a recipe that changes nothing there, or that no recipe has, with the nearest one.
+        UserError: for a path that changes nothing there.
     """
-    check_paths(RECIPES["none"](), changes)
     for path in changes:
         if not any(f"{path}.".startswith(f"{section}.") for section in reached):
             raise UserError(
                 f"{path}: it changes nothing about {of}, only {', '.join(reached)} do; give it to the training (in "
                 "Python: midmask.train), or leave it out"
             )
-
-
-def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
-    """
-    Raises:
-        UserError: for a path that is no field of the recipe, with the nearest one.
-    """
-    refuse_idle(recipe, changes)
-    fields = flatten(recipe)
-    for path in for_each_stage(recipe, changes):
-        if path not in fields and not any(name.startswith(f"{path}.") for name in fields):
-            raise unknown("setting", path, fields, hint=f"midmask.settings({recipe.name!r}) lists them all.")
 
 
 STORE = "midmask-store"

@@ -5,13 +5,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midmask.api.calls import as_changes, check_paths, open_store, recipe_named, runner_in
+from midmask.api.calls import as_changes, open_store, recipe_named, runner_in
 from midmask.api.corpus import Corpus
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
-from midmask.experiment.changes import apply_changes
+from midmask.experiment.changes import apply_changes, refuse_idle
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan
@@ -161,7 +161,7 @@ def _recipe(
     """The recipe with all arguments of `train` applied; settings come last, so they override the others."""
     recipe = recipe_named(name, protocol)
     changes = as_changes(settings)
-    check_paths(recipe, changes)
+    refuse_idle(recipe, changes)
     if backbone is not None:
         changes = {"backbone.name": str(backbone), **changes}
     if seed is not None:

@@ -172,20 +172,8 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     recipe = apply_changes(recipe, options.set_fields, backbone_defaults=options.scale != "published")
     sources = [resolve_corpus(name, options.home) for name in recipe.pretrain_on]
     recipe = override(recipe, {"pretrain_on": sources})
-    _check(recipe, options)
+    recipe.check()
     return recipe
-
-
-def _check(recipe: Recipe, options: Options) -> None:
-    try:
-        recipe.check()
-    except UserError as error:
-        if options.scale == "published" and "backbone.name" not in options.set_fields:
-            raise UserError(
-                f"--scale published trains {recipe.backbone.name}: {error} Where it is not at hand, name a folder that "
-                "holds it: --set backbone.name=FOLDER --set tokens.tokenizer=FOLDER"
-            ) from None
-        raise
 
 
 def scale_notes(recipe: Recipe, options: Options) -> list[str]:
