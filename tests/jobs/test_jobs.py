@@ -66,13 +66,6 @@ def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, col
     assert "pseudo_queries.source = titles" in done.out and "spans.span_length = 32" in done.out
 
 
-def test_a_folder_with_files_is_not_written_into(tmp_path: Path, collection: str) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").touch()
-    done = run_job("train_generator", "--corpus", collection, "--out", str(tmp_path / "mine"), home=tmp_path)
-    assert done.code == 2 and "there are files in it" in done.err and len(done.err.strip().splitlines()) == 1
-
-
 def test_run_files_may_stand_before_and_after_flags(tmp_path: Path, collection: str) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"q2 Q0 d1 1 1.0 {name}\n")

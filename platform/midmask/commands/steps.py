@@ -286,11 +286,7 @@ GENERATOR = {
 """Field -> its value in the training of a generator, unless another is given."""
 
 
-def _train_generator_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", metavar="FOLDER", help="also copy the model's folder there")
-
-
-@program(_train_generator_flags)
+@program()
 def train_generator(options: Options, flags: Namespace) -> None:
     """Trains a model that writes queries for passages, on the train queries of a labelled collection.
 
@@ -309,11 +305,7 @@ def train_generator(options: Options, flags: Namespace) -> None:
     from midmask.experiment.plan import plan
     from midmask.objectives.finetuning.generation import QueryGeneration
     from midmask.queries.query_model import GeneratorConfig
-    from midmask.store.place import Place
 
-    out = Place(resolve_storage(flags.out, options.home)) if flags.out else None
-    if out is not None and out.names():
-        raise UserError(f"--out {out}: there are files in it; name an empty or a new folder")
     recipe = recipe_for(replace(options, set_fields={**GENERATOR, **options.set_fields}), default="none")
     steps, tokens = plan(recipe), recipe.tokens
     if tokens.title_join != "space":
@@ -332,10 +324,8 @@ def train_generator(options: Options, flags: Namespace) -> None:
     done = compute_or_show(options, recipe, {"generator": generator})
     if done:
         model = done["generator"].place / "model"
-        if out is not None:
-            out.upload(model.local())
         rows = [(name, str(value)) for name, value in done["generator"].result.items()]
         sentence = f"The generator of queries was trained for {done['generator'].result['steps']:,} steps."
-        further = {"as a source of queries": f"model:{out or model}"}
+        further = {"as a source of queries": f"model:{model}"}
         table = markdown(["generator", "value"], rows)
-        print(ending(options, sentence, [table], model_product(out or model), further=further))
+        print(ending(options, sentence, [table], model_product(model), further=further))
