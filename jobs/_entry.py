@@ -1,33 +1,22 @@
 """Imported first by every job: answers in one line where this Python cannot run midmask.
 
 A cluster runs a job with the `python3` that was on the PATH of `ray start`, which need not be the project's. This file
-therefore keeps to syntax that old Pythons read, and looks for midmask and what it needs without importing either.
+therefore keeps to syntax that old Pythons read, and looks for midmask without importing it.
 
 What the jobs do is in `midmask.commands`, which the console command `midmask` runs too.
 """
 
 import os
-import re
 import sys
 
 
 def lacking() -> "str | None":
-    """Name of the first thing that this Python lacks to run midmask."""
+    """What this Python lacks to run midmask."""
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return "what midmask runs on, Python 3.11 to 3.13"
-    from importlib.metadata import PackageNotFoundError, requires, version
+    from importlib.util import find_spec
 
-    try:
-        needed = [line for line in requires("midmask") or [] if "extra ==" not in line]
-    except PackageNotFoundError:
-        return "midmask"
-    for line in needed:
-        name = re.split(r"[^\w.-]", line)[0]
-        try:
-            version(name)
-        except PackageNotFoundError:
-            return f"{name}, which midmask needs"
-    return None
+    return None if find_spec("midmask") else "midmask"
 
 
 def remedy() -> str:

@@ -17,10 +17,9 @@ from midmask.core.registry import import_when_used
 if TYPE_CHECKING:
     from midmask.api.calls import list_protocols, list_recipes, settings
     from midmask.api.choose import choose
-    from midmask.api.comparison import Table, compare, export_mteb
+    from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
-    from midmask.api.mine import Negatives, mine
-    from midmask.api.scores import Scores, evaluate, evaluate_run
+    from midmask.api.scores import Scores, evaluate
     from midmask.api.train import Run, train
     from midmask.choice.verdict import Verdict
     from midmask.errors import UserError
@@ -31,7 +30,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
-    "Negatives": "api.mine",
     "Run": "api.train",
     "Scores": "api.scores",
     "Table": "api.comparison",
@@ -40,11 +38,8 @@ _HOMES = {
     "choose": "api.choose",
     "compare": "api.comparison",
     "evaluate": "api.scores",
-    "evaluate_run": "api.scores",
-    "export_mteb": "api.comparison",
     "list_protocols": "api.calls",
     "list_recipes": "api.calls",
-    "mine": "api.mine",
     "settings": "api.calls",
     "train": "api.train",
 }
@@ -53,7 +48,6 @@ _HOMES = {
 __all__ = [
     "Corpus",
     "Hit",
-    "Negatives",
     "Run",
     "Scores",
     "Table",
@@ -62,11 +56,8 @@ __all__ = [
     "choose",
     "compare",
     "evaluate",
-    "evaluate_run",
-    "export_mteb",
     "list_protocols",
     "list_recipes",
-    "mine",
     "settings",
     "train",
 ]

@@ -1,8 +1,6 @@
 """Trained toys in this process: model folders, search against brute force, nothing computed twice; scores."""
 
-import json
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ from transformers import AutoModel, AutoTokenizer
 
 import midmask
 from midmask import UserError
-from midmask.exchange.mteb_files import score_name
 from tests.support.api import toy
 
 
@@ -87,7 +84,6 @@ def test_settings_seed_and_losses(run: midmask.Run, untuned: midmask.Run) -> Non
     assert list(run.losses) == ["pretrain", "finetune.0"]
     assert [len(losses) for losses in run.losses.values()] == [6, 6]
     assert list(untuned.losses) == ["pretrain"]
-    assert run.stages["finetune.0"] == run.model and (run.stages["pretrain"] / "heads.safetensors").is_file()
     changed = {path for path, value in midmask.settings("retromae").items() if value != run.settings[path]}
     assert {path for path in changed if not path.endswith("seed") and "corpus." not in path} <= toy.SETTINGS.keys()
 
@@ -136,13 +132,13 @@ def test_another_corpus_keeps_the_splits_of_its_files(run: midmask.Run) -> None:
 
 
 def test_a_run_can_be_joined_with_bm25(run: midmask.Run, scores: Scores) -> None:
-    both = midmask.evaluate(run, split="test", bm25_share=0.5)
+    both = midmask.evaluate(run, split="test", settings={"evaluation.bm25_share": 0.5})
     assert both.system == "retromae + bm25"
     assert both.per_query("RR@10").keys() == scores["run"].per_query("RR@10").keys()
     weakest, strongest = sorted(scores[name]["RR@10"] for name in ("run", "bm25"))
     assert weakest < both["RR@10"] != strongest
     with pytest.raises(UserError, match=r"bm25_share = 0\.5: BM25's list is joined with an encoder's"):
-        midmask.evaluate("bm25", run, bm25_share=0.5)
+        midmask.evaluate("bm25", run, settings={"evaluation.bm25_share": 0.5})
 
 
 def test_a_comparison_tests_the_same_queries_in_pairs(scores: Scores) -> None:
@@ -167,32 +163,3 @@ def test_labels_seeds_and_refusals(scores: Scores, run: midmask.Run) -> None:
         midmask.compare([one, midmask.evaluate("bm25", run, split="dev")])
     with pytest.raises(UserError, match="share no measure"):
         midmask.compare({"a": one, "b": midmask.evaluate(run, split="test", measures=["P@1"])})
-
-
-def test_scores_are_written_as_results_of_mteb(scores: Scores, tmp_path: Path) -> None:
-    own, bm25 = scores["run"], scores["bm25"]
-    files = midmask.export_mteb({"mine": [own, own], "bm25": bm25}, tmp_path, task="Texts")
-    assert list(files) == ["mine", "bm25"]
-    for label, scored, seeds in (("mine", own, 2), ("bm25", bm25, 1)):
-        result = json.loads(files[label].read_text())
-        assert files[label].parts[-3] == label and result["task_name"] == "Texts"
-        assert result["dataset_revision"] == scored.artifact.record["inputs"]["corpus"]
-        (part,) = result["scores"]["test"]
-        for measure, value in scored.measures.items():
-            assert part[score_name(measure)] == pytest.approx(value, abs=1e-12)
-        assert part["seeds"] == seeds and part["languages"] == ["eng-Latn"]
-
-
-def test_a_run_file_has_scores_like_any_system(run: midmask.Run, scores: Scores, tmp_path: Path) -> None:
-    """On the queries that were drawn for the run's training."""
-    bm25, file = scores["bm25"], tmp_path / "other.trec.gz"
-    shutil.copy((bm25.artifact.place / "runs" / "texts.test.trec.gz").local(), file)
-    other = midmask.evaluate_run(file, run, split="test")
-    assert (other.system, other.corpus, other.split) == ("other", "texts", "test")
-    assert other.measures == bm25.measures and other.table.equals(bm25.table)
-    assert "other: a run file of" in str(other)
-    (row,) = midmask.compare([other, bm25], measures=["RR@10"]).result.comparisons["RR@10"]
-    assert row.difference == 0 and row.p == 1
-    shallow = midmask.evaluate_run(file, run, split="test", name="first", depth=1, measures=["R@5"])
-    first = midmask.evaluate("bm25", run, split="test", measures=["R@1"])["R@1"]
-    assert shallow.system == "first" and shallow["R@5"] == pytest.approx(first)

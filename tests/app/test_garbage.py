@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from midmask.app.garbage import StoreContents, Stored, delete, needed_fingerprints, read_contents, sort_contents
+from midmask.app.garbage import Stored, delete, needed_fingerprints, read_contents, sort_contents
 from midmask.store.artifact import Artifact, folder_of_attempts, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
@@ -50,7 +50,7 @@ def is_whole(artifact: Artifact) -> bool:
 
 
 def find_unneeded(storage: Place) -> list[Stored]:
-    return sort_contents(read_contents(storage, LATER), References(), LATER, intermediates=False).unneeded
+    return sort_contents(read_contents(storage, LATER), References(), LATER).unneeded
 
 
 @pytest.fixture(params=["path", "uri"])
@@ -141,7 +141,6 @@ def test_an_object_store_is_listed_and_freed(tmp_path: Path, monkeypatch: pytest
         assert one.own_attempt and one.changed > 1e9
         assert interrupt_deletion(storage, one, 4)
         (rest,) = find_unneeded(storage)
-        assert rest.is_marked
         delete(storage, rest)
         assert not storage.sizes()
         assert is_whole(make_artifact(storage))
@@ -173,12 +172,11 @@ def test_trials_need_what_was_made_from_their_models() -> None:
 
 
 def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_search_is_not() -> None:
-    artifacts = (an_artifact("encode", "read"), an_artifact("search", "ranked", "read"), an_artifact("encode", "waits"))
-    contents, tracked = StoreContents(artifacts, ()), References(named=frozenset({"ranked", "waits"}))
-    found = sort_contents(contents, tracked, 1.0, intermediates=False)
-    assert (found.needed, found.spare, found.unneeded) == ([artifacts[1], artifacts[2]], [artifacts[0]], [])
-    found = sort_contents(contents, tracked, 1.0, intermediates=True)
-    assert (found.needed, found.spare, found.unneeded) == ([artifacts[1], artifacts[2]], [], [artifacts[0]])
+    artifacts = [an_artifact("encode", "read"), an_artifact("search", "ranked", "read"), an_artifact("encode", "waits")]
+    tracked = References(named=frozenset({"ranked", "waits"}))
+    assert sort_contents(artifacts, tracked, 1.0).needed == artifacts
+    found = sort_contents(artifacts, tracked, 1.0, intermediates=True)
+    assert (found.needed, found.unneeded) == (artifacts[1:], artifacts[:1])
 
 
 def test_models_of_trials_are_read(tmp_path: Path, empty_store: Path) -> None:

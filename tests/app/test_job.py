@@ -1,9 +1,8 @@
-"""How jobs begin, end and are made again: flags, stores, queries that are asked, nodes, and what ends their output."""
+"""How jobs begin, end and are made again: flags, stores, queries that are asked, and what ends their output."""
 
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ import midmask
 from midmask.app.driver import choose_split, ending, model_product, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import Options, mistake_in, resolve
-from midmask.backend.cluster import NodeReport
-from midmask.commands.doctor import faults
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits, prepare
 from midmask.encoders.backbone import Backbone
@@ -233,34 +230,6 @@ def test_the_lines_load_a_teacher_and_an_encoder(tokenizer_folder: Path, tmp_pat
     exec("\n".join(lines), names)
     assert len(lines) == 3 and names["model"].config.model_type == "bert"
     assert names["tokenizer"]("a query")["input_ids"] == tokenizer("a query")["input_ids"]
-
-
-OWN = {"Python": "3.11.7", "midmask": "1", "torch": "2.13.0", "faiss-cpu": "1.12"}
-SOUND = NodeReport("worker", "10.0.0.2", versions=OWN)
-HEAD = replace(SOUND, name="head", address="10.0.0.1")
-
-
-def test_sound_nodes_have_no_faults_nor_has_one_with_the_other_build_of_faiss():
-    build = {name: text for name, text in OWN.items() if name != "faiss-cpu"}
-    for name in ("faiss-gpu", "faiss-gpu-cu12"):
-        there = replace(SOUND, versions={**build, name: "1.11"}, gpus=(1, 1, 1))
-        assert faults([HEAD, SOUND, there], OWN) == [[], [], []]
-
-
-@pytest.mark.parametrize(
-    ("changes", "what", "mend"),
-    [
-        ({"silent": "ModuleNotFoundError: midmask"}, "did not answer", "install midmask there"),
-        ({"versions": {**OWN, "torch": "2.12.0"}}, "torch 2.12.0 (2.13.0 here)", "pip install torch==2.13.0"),
-        ({"address": "127.0.1.1"}, "joined as 127.0.1.1", "--node-ip-address"),
-        ({"gpus": (2, 0, 0)}, "Ray has 2 GPUs there and torch sees 0", "build of torch for CUDA"),
-        ({"gpus": (1, 1, 0)}, "faiss is a build for CPUs", "midmask[gpu]"),
-        ({"store": "Access Denied"}, "cannot use the store: Access Denied", ""),
-    ],
-)
-def test_each_fault_is_said_once_with_what_mends_it(changes, what, mend):
-    of_head, (line,) = faults([HEAD, replace(SOUND, **changes)], OWN)
-    assert of_head == [] and what in line and mend in line
 
 
 CHANGED: dict[str, object] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from midmask.app.job import log_file, set_up_logging
-from midmask.app.progress import GraphProgress, JobProgress, displayed
+from midmask.app.progress import TRUST_S, JobProgress, displayed
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
@@ -34,55 +34,34 @@ def ten_seconds_each(steps: Sequence[Step]) -> dict[str, float]:
     return {step.fingerprint: 10.0 for step in steps}
 
 
-def ran(job: JobProgress, clock: Turned, key: str, kind: str, seconds: float, lanes: int = 1) -> None:
-    job.begin(key, kind, lanes)
+def ran(job: JobProgress, clock: Turned, step: Step, seconds: float) -> None:
+    job.begin(step)
     clock.now += seconds
-    job.end(key)
+    job.end(step)
 
 
-def test_steps_take_what_steps_of_their_kind_took_and_nothing_is_known_of_others() -> None:
+def test_the_time_left_is_the_plans_times_the_pace_so_far() -> None:
+    """Where the job has taken three times as long as was expected, so will the rest, once the start counts little."""
     clock = Turned()
-    job = JobProgress((), clock=clock)
-    trainings, encode = [Step("pretrain", of("pretrain").config, content={"number": n}) for n in range(3)], of("encode")
-    job.plan({"all": [*trainings, encode]})
-    ran(job, clock, trainings[0].fingerprint, "pretrain", 30.0)
-    assert job.seconds_left() is None, "an encoding was never measured"
-    ran(job, clock, trainings[1].fingerprint, "pretrain", 50.0)
-    job.drop([encode.fingerprint])
-    assert job.seconds_left() == pytest.approx(40.0) and job.steps() == (2, 3)
-
-
-def test_the_plan_tells_what_was_not_measured_and_a_running_step_its_own_pace() -> None:
-    clock = Turned()
-    job = JobProgress((), ten_seconds_each, clock)
-    job.plan({"all": [of("pretrain"), of("finetune")]})
-    job.begin(of("pretrain").fingerprint, "pretrain")
-    clock.now = 4.0
-    assert job.seconds_left() == pytest.approx(6.0 + 10.0)
-    clock.now = 12.0
-    assert job.seconds_left() == pytest.approx(10.0), "late, it has no time left, and none below zero"
-    for second, share in ((12.0, 0.1), (12.1, 0.2), (18.0, 0.3)):
-        clock.now = second
-        assert job.seconds_left() == pytest.approx(10.0), "a start is no measurement, and reports may arrive together"
-        job.advance(of("pretrain").fingerprint, share)
-    assert job.seconds_left() == pytest.approx(0.7 * 6.0 / 0.2 + 10.0)
-    clock.now = 20.0
-    assert job.seconds_left() == pytest.approx(0.7 * 6.0 / 0.2 - 2.0 + 10.0)
+    job, steps = JobProgress((), lambda steps: {step.fingerprint: 1000.0 for step in steps}, clock), STEPS[:4]
+    job.plan({"all": steps})
+    assert job.seconds_left() == pytest.approx(4000.0)
+    ran(job, clock, steps[0], 3000.0)
+    assert job.seconds_left() == pytest.approx(3000.0 * (3000 + TRUST_S) / (1000 + TRUST_S)) and job.steps() == (1, 4)
+    job.drop([steps[1]])
+    assert job.seconds_left() == pytest.approx(2000.0 * (3000 + TRUST_S) / (1000 + TRUST_S)) and job.steps() == (1, 3)
     job.budget_left = lambda: 7.0
     assert job.seconds_left() == 7.0
 
 
-def test_two_side_by_side_share_the_clock() -> None:
-    """Both take 40 s beside each other, so two more take 40 s."""
+def test_a_running_training_counts_by_its_share() -> None:
     clock = Turned()
-    job, steps = JobProgress((), clock=clock), [Step("encode", of("encode").config, content={"n": n}) for n in range(4)]
-    job.plan({"all": steps})
-    for step in steps[:2]:
-        job.begin(step.fingerprint, "encode", lanes=2)
-    clock.now = 40.0
-    for step in steps[:2]:
-        job.end(step.fingerprint)
-    assert job.seconds_left() == pytest.approx(40.0)
+    job, training = JobProgress((), ten_seconds_each, clock), of("pretrain")
+    job.plan({"all": [training, of("finetune")]})
+    job.begin(training)
+    clock.now = 8.0
+    job.advance(training, training.optimiser_steps * 4 // 5)
+    assert job.seconds_left() == pytest.approx(0.2 * 10 + 10)
 
 
 def test_trials_that_are_pruned_leave_no_work_behind() -> None:
@@ -90,7 +69,7 @@ def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     clock = Turned()
     job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
     job.plan({"trials": [of("pretrain"), of("finetune"), of("evaluate")], "comparison": [of("encode")]})
-    ran(job, clock, "a drawn point", "pretrain", 70.0)
+    ran(job, clock, Step("pretrain", of("pretrain").config, content={"drawn": 1}), 10.0)
     assert job.steps() == (1, 4) and job.phase == "trials"
     job.enter("comparison")
     assert job.steps() == (1, 2) and str(job) == "phase 2 of 2: comparison · 1 of 2 steps · about 10 s left"
@@ -101,20 +80,11 @@ def test_an_estimate_that_fails_leaves_the_time_unknown() -> None:
         raise OSError("the collection cannot be read")
 
     job = JobProgress((), fail, Turned())
-    job.plan({"all": STEPS})
+    job.plan({"": STEPS})
     job.best("nDCG@10 0.4814")
-    assert str(job) == f"phase 1 of 1: all · 0 of {len(STEPS)} steps · best so far nDCG@10 0.4814"
-
-
-def test_a_graphs_phases_follow_its_steps() -> None:
-    job = JobProgress()
-    graph = GraphProgress(job, [of("tokenise"), of("pretrain"), of("search")])
-    seen = []
-    for kind in ("tokenise", "pretrain", "search"):
-        graph.begin(of(kind), kind)
-        seen.append(str(job))
-        graph.end(of(kind), "")
-    assert [line[:11] for line in seen] == ["phase 1 of ", "phase 2 of ", "phase 3 of "] and job.steps() == (3, 3)
+    assert str(job) == f"starting · 0 of {len(STEPS)} steps · best so far nDCG@10 0.4814"
+    job.begin(of("pretrain"))
+    assert str(job).startswith("pretrain · 0 of ")
 
 
 def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
@@ -169,7 +139,6 @@ def logging_of_a_job() -> Callable[[], None]:
 def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, capsys, tmp_path, monkeypatch) -> None:
     details, progress = logging.getLogger("midmask.sweep.run"), logging.getLogger("midmask.app.progress")
     monkeypatch.delenv("MIDMASK_VERBOSE", raising=False)
-    details.info("before the file is open")
     with log_file(tmp_path / "logs", "sweep") as path:
         details.info("step 10 of 40")
         details.warning("a query has no token")
@@ -180,4 +149,4 @@ def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, cap
     shown = [line.split(": ", 1)[1] for line in capsys.readouterr().err.splitlines()]
     assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
     kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
-    assert kept == ["before the file is open", "step 10 of 40", *shown]
+    assert kept == ["step 10 of 40", *shown]

@@ -13,7 +13,6 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModel, Run
 
-from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import all_datasets, base_tags, behind, collection_name
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
 from midmask.core.config import fingerprint, override
@@ -272,8 +271,8 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
         graph = Graph.left_in(storage, targets)
         job = TrackedJob("observed", tracker, parent, storage, ALONE)
-        progress = GraphProgress(job.progress, graph.unfinished.values())
-        observer = GraphObserver(job, systems, progress, has_run=lambda kind: kind.trains, keep_going=True)
+        job.progress.plan({"": graph.unfinished.values()})
+        observer = GraphObserver(job, systems, has_run=lambda kind: kind.trains, keep_going=True)
         for step in targets:
             if step.is_finished(storage):
                 observer(Ended(step, load(step.place(storage)), cached=True))
@@ -329,7 +328,7 @@ def run_whole(uri: str, home: Path, recipe: Recipe) -> None:
     target, storage = plan(recipe).stages[-1], Place(str(home / "store"))
     with Tracker(uri, home, QUICK) as tracker, tracker.run(JOB, tags=base_tags(JOB, recipe), params={}) as parent:
         job = TrackedJob(JOB, tracker, parent, storage, ALONE)
-        observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], GraphProgress(job.progress, ()))
+        observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)])
         report_finished(target.upstream(), storage, observer)
         run_tracked_here(job, recipe, [target])
 

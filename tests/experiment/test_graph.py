@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from midmask.core.config import override
 from midmask.corpora import CorpusConfig
 from midmask.encoders.representation import Representation
-from midmask.experiment.costs import StepTimes, costs_of
+from midmask.experiment.costs import costs_of
 from midmask.experiment.events import Begun, Failed, Logged, StepEvent
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
-from midmask.experiment.steps import PretrainConfig
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.store.place import Place
@@ -102,24 +101,6 @@ def test_what_most_depends_on_starts_first():
         graph = Graph.of(targets, lambda step: False, lambda step: cost[step.content["number"]])
         assert graph.ready() == [first, other]
         assert graph.weight[first.fingerprint] == 10.0
-
-
-def pretraining(objective: str, steps: int) -> Step:
-    recipe = RECIPES[objective]()
-    train = recipe.pretrain.model_copy(update={"steps": steps})
-    return Step("pretrain", PretrainConfig(backbone=recipe.backbone, objective=recipe.objective, train=train))
-
-
-def test_the_rest_is_told_from_what_was_measured_of_its_kind():
-    pace = StepTimes()
-    assert pace.of(pretraining("mlm", 100)) is None
-    pace.add(pretraining("mlm", 100), 10.0)
-    pace.add(pretraining("mlm", 300), 50.0)
-    assert pace.of(pretraining("mlm", 200)) == pytest.approx(200 * 60 / 400)
-    assert pace.of(pretraining("retromae", 200)) == pytest.approx(30), "the nearest that is known"
-    pace.add(pretraining("retromae", 100), 40.0)
-    assert pace.of(pretraining("retromae", 200)) == pytest.approx(80)
-    assert pace.of(pretraining("mlm", 200)) == pytest.approx(30), "and it is not disturbed by another method"
 
 
 @pytest.fixture

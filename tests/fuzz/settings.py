@@ -15,7 +15,7 @@ import torch
 from midmask.core.config import flatten, override
 from midmask.encoders.backbone import load_backbone
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
-from midmask.encoders.model_settings import read_facts, view_widths
+from midmask.encoders.model_settings import read_facts
 from midmask.encoders.precision import SWITCH
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -118,7 +118,7 @@ def _model(seed: Path, rng: random.Random, folder: Path) -> Outcome:
     place = folder / "model"
     shutil.copytree(seed, place)
     _change(rng, place)
-    for read in (read_facts, view_widths, Vocabulary.of):
+    for read in (read_facts, Vocabulary.of):
         with suppress(UserError):  # other readers of the folder may refuse it too
             read(place)
     loaded = load_bi_encoder(place, dropout=0.0)

@@ -7,25 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from midmask.app.job import mistake_in, resolve_storage
+from midmask.app.job import resolve_storage
 from midmask.app.progress import StepProgress
 from midmask.core.config import flatten, override
 from midmask.core.redaction import has_credentials, redacted
 from midmask.core.words import clock
 from midmask.corpora import CorpusConfig
-from midmask.errors import UserError, unknown
-from midmask.experiment.changes import as_folder_reads, check_folder, for_each_stage, refuse_idle
+from midmask.errors import UserError
+from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.events import Begun, Ended, Logged, StepEvent, unobserved
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
-from midmask.experiment.run import Maker, Runner
+from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import adopted
 from midmask.recipes import RECIPES
 from midmask.recipes.build import at_scale
 from midmask.recipes.protocols import PROTOCOLS
 from midmask.retrieve.bm25 import BM25
-from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 
@@ -99,27 +98,14 @@ def check_reach(changes: Mapping[str, object], reached: Sequence[str], of: str) 
         reached: fields and sections that can be set. of: what they are set of, for the message.
 
     Raises:
-        UserError: for a path of a recipe that changes nothing there, or that no recipe has, with the nearest one.
+        UserError: for a path that changes nothing there.
     """
-    check_paths(RECIPES["none"](), changes)
     for path in changes:
         if not any(f"{path}.".startswith(f"{section}.") for section in reached):
             raise UserError(
                 f"{path}: it changes nothing about {of}, only {', '.join(reached)} do; give it to the training (in "
                 "Python: midmask.train), or leave it out"
             )
-
-
-def check_paths(recipe: Recipe, changes: Mapping[str, object]) -> None:
-    """
-    Raises:
-        UserError: for a path that is no field of the recipe, with the nearest one.
-    """
-    refuse_idle(recipe, changes)
-    fields = flatten(recipe)
-    for path in for_each_stage(recipe, changes):
-        if path not in fields and not any(name.startswith(f"{path}.") for name in fields):
-            raise unknown("setting", path, fields, hint=f"midmask.settings({recipe.name!r}) lists them all.")
 
 
 STORE = "midmask-store"
@@ -141,27 +127,9 @@ def open_store(storage: str | Path | None) -> Place:
     return Place(resolve_storage(given, Path.cwd()))
 
 
-def runner_in(storage: Place, *, ray: bool, progress: bool) -> Runner:
-    """Runs steps in this process, or on the Ray cluster that RAY_ADDRESS names (else a local Ray)."""
-    makers: Mapping[str, Maker] = LOCAL
-    if ray:
-        from midmask.backend.cluster import connect, whole
-        from midmask.backend.executor import cluster_makers
-
-        connect()
-        makers = cluster_makers(whole(None).processes)
-    return Runner(storage, makers, ProgressLines() if progress else unobserved)
-
-
-def compute(runner: Runner, step: Step) -> Artifact:
-    """The step's artifact. A mistake that was raised on another node is raised here as its one line."""
-    try:
-        return runner.compute(step)
-    except Exception as error:
-        mistake = mistake_in(error)
-        if mistake is None or isinstance(error, UserError):
-            raise
-        raise UserError(mistake) from None
+def runner_in(storage: Place, *, progress: bool) -> Runner:
+    """Runs steps in this process."""
+    return Runner(storage, LOCAL, ProgressLines() if progress else unobserved)
 
 
 class ProgressLines:

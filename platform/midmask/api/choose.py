@@ -27,14 +27,11 @@ def choose(
     budget: str = "30m",
     systems: Sequence[str] = SYSTEMS,
     representations: Sequence[str] = tuple(SCORED),
-    sources: Mapping[str, float] | None = None,
-    judged_by: Sequence[str] = (),
     backbone: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     storage: str | Path | None = None,
-    ray: bool = False,
     progress: bool = True,
 ) -> Verdict:
     """Which middle training helps on these documents: makes queries from them, trains candidates in rounds within a
@@ -45,13 +42,11 @@ def choose(
         budget: by the clock, such as "30m", "8h" or "1h30m".
         systems: recipes that take part, by priority; variants as "dupmae[decode=ot]".
         representations: of "dense", "splade" and "hybrid".
-        sources: where queries come from -> weight; none: {"titles": 1, "sentences": 1, "keyphrases": 1}.
-        judged_by: those whose queries judge while the others train; none: titles where passages have their own, else
-            sentences; ["all"]: each source does both.
         backbone: as for `train`; none: "minilm" where its package is installed, else "wiki-mini".
-        settings: dotted path -> value, for all systems, and `queries.…` for how queries are made.
+        settings: dotted path -> value, for all systems, and for how queries are made, such as
+            {"queries.sources": {"titles": 1, "sentences": 1}}.
         out: folder of verdict.json, verdict.md, verdict.html and model/; none: verdicts/NAME in the working directory.
-        storage, ray, progress: as for `train`.
+        storage, progress: as for `train`.
 
     Raises:
         UserError: for documents from which too few queries can be made, or a budget in which nothing can be measured.
@@ -61,17 +56,16 @@ def choose(
     store = open_store(storage)
     given = as_changes(settings)
     changes = given if backbone is None else {"backbone.name": str(backbone), **given}
-    chosen = {} if sources is None else {"sources": dict(sources)}
     request = Request(
         corpus=corpus.in_store(store),
         budget=budget_seconds(budget),
         out=Path(out or Path("verdicts") / corpus.name).expanduser().absolute(),
-        queries=queries_config({**chosen, "judged_by": tuple(judged_by)}, changes, seed),
+        queries=queries_config({}, changes, seed),
         systems=tuple(systems),
         representations=tuple(representations),
         changes=changes,
         seed=seed,
         command=f"midmask.choose({corpus!r}, budget={budget!r})",
     )
-    verdict = hold(request, LocalWorkshop(runner_in(store, ray=ray, progress=progress)))
+    verdict = hold(request, LocalWorkshop(runner_in(store, progress=progress)))
     return PrintedVerdict(**vars(deliver(verdict.verdict, verdict.made, request.out)))

@@ -1,17 +1,13 @@
-"""`midmask.compare`: systems side by side, with what differs significantly; and MTEB's result files."""
+"""`midmask.compare`: systems side by side, with what differs significantly."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from midmask.api.scores import Scores
-from midmask.core.config import fingerprint
 from midmask.errors import UserError
-from midmask.evaluation.measures import aggregate_seeds
 from midmask.evaluation.rendering import as_csv, as_html, as_latex, as_markdown
 from midmask.evaluation.statistics.significance import Correction
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
-from midmask.exchange.mteb_files import LANGUAGE, MtebResult, write_results
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,8 +57,14 @@ def compare(
         UserError: for no scores, two systems of one label, scores of different corpora or splits, or an unknown
             measure, baseline or correction.
     """
-    systems = scores_of_one_place(scores, "compare")
+    systems = _by_label(scores)
     every = [score for several in systems.values() for score in several]
+    places = dict.fromkeys((score.corpus, score.split) for score in every)
+    if not places:
+        raise UserError("compare: no scores; give those of at least one system")
+    if len(places) > 1:
+        (corpus, split), (other, other_split), *_ = places
+        raise UserError(f"compare: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
     shared = [name for name in every[0].measures if all(name in score.measures for score in every)]
     chosen = list(shared if measures is None else measures)
     if not chosen:
@@ -72,73 +74,13 @@ def compare(
     return Table(tabulate(by_measure(per_query, chosen), how))
 
 
-def scores_of_one_place(
-    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]], called: str
-) -> dict[str, list[Scores]]:
-    """Label -> scores, one for each seed.
-
-    Args:
-        called: the function that they were given to.
-
-    Raises:
-        UserError: for no scores, two systems of one label, and scores of different corpora or splits.
-    """
-    systems = _group_by_label(scores, called)
-    places = dict.fromkeys((score.corpus, score.split) for several in systems.values() for score in several)
-    if not places:
-        raise UserError(f"{called}: no scores; give those of at least one system")
-    if len(places) > 1:
-        (corpus, split), (other, other_split), *_ = places
-        raise UserError(f"{called}: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
-    return systems
-
-
-def _group_by_label(
-    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]], called: str
-) -> dict[str, list[Scores]]:
+def _by_label(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
+    """Label -> scores, one for each seed."""
     if isinstance(scores, Mapping):
         return {label: [one] if isinstance(one, Scores) else list(one) for label, one in scores.items()}
     labels = [one.system for one in scores]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(
-            f"{called}: two systems are called {repeated[0]!r}; label them: {called}({{'first': …, 'second': …}})"
+            f"compare: two systems are called {repeated[0]!r}; label them: compare({{'first': …, 'second': …}})"
         )
     return {one.system: [one] for one in scores}
-
-
-def export_mteb(
-    scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]],
-    folder: str | Path,
-    *,
-    task: str | None = None,
-    language: str = LANGUAGE,
-) -> dict[str, Path]:
-    """Writes FOLDER/MODEL/REVISION/TASK.json for each system, with its means over queries and seeds.
-
-    Args:
-        scores: as for `compare`.
-        task: what MTEB calls the collection; none: its name here.
-        language: of the collection, in MTEB's code.
-
-    Returns:
-        Label -> the file.
-
-    Raises:
-        UserError: for no scores, two systems of one label, scores of different corpora or splits, and scores without
-            nDCG@10, which is MTEB's main score.
-    """
-    systems = scores_of_one_place(scores, "export_mteb")
-    results = [
-        MtebResult(
-            label,
-            fingerprint([score.artifact.fingerprint for score in seeds]),
-            task or seeds[0].corpus,
-            seeds[0].artifact.record["inputs"]["corpus"],
-            seeds[0].split,
-            aggregate_seeds([score.table for score in seeds]),
-            language,
-            len(seeds),
-        )
-        for label, seeds in systems.items()
-    ]
-    return write_results(results, Path(folder))

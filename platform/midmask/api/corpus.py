@@ -3,12 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from midmask.api.calls import as_changes, check_reach, read_as
 from midmask.app.job import resolve_corpus
 from midmask.core.config import fingerprint
 from midmask.corpora import CorpusConfig
@@ -181,16 +180,12 @@ class Corpus:
     """Documents, with or without queries and judgements. Make one with `from_texts`, `from_folder`, `from_beir` or
     `from_dataframe`.
 
-    name: what tables and metrics call it. source: where it is read, or its rows in memory. settings: how it is read,
-    `corpus.…` -> value.
+    name: what tables and metrics call it. source: where it is read, or its rows in memory. How it is read (`corpus.…`)
+    is a setting of what reads it: `train`, `evaluate` and `choose`.
     """
 
     name: str
     source: CorpusConfig | GivenTexts
-    settings: Mapping[str, object] = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        check_reach(self.settings, ("corpus",), "a corpus")
 
     @classmethod
     def from_texts(
@@ -203,7 +198,6 @@ class Corpus:
         relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None = None,
         splits: Mapping[str, Collection[Id]] | None = None,
         name: str = "texts",
-        settings: Mapping[str, object] | None = None,
     ) -> "Corpus":
         """A corpus of strings, each one document as it is.
 
@@ -217,7 +211,6 @@ class Corpus:
             splits: split -> ids of its queries, such as {"train": […], "test": […]}; none: train, dev and test are
                 drawn, 60/20/20, by a hash of the id.
             name: what tables and metrics call it.
-            settings: how it is read: dotted path -> value, such as {"corpus.bad_rows_threshold": 0.1}.
 
         Raises:
             UserError: for an empty list, an id that stands twice, a value that is no string, queries that judge
@@ -225,15 +218,12 @@ class Corpus:
         """
         if not name or "/" in name or ":" in name:
             raise UserError(f"name = {name!r}: use a word without / and :, such as name='faq'")
-        return cls(name, text_rows(texts, titles, ids, queries, relevant, splits), as_changes(settings))
+        return cls(name, text_rows(texts, titles, ids, queries, relevant, splits))
 
     @classmethod
-    def from_folder(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> "Corpus":
+    def from_folder(cls, path: str | Path) -> "Corpus":
         """A corpus in files: FORMAT:PLACE as the jobs take it (`nq:/data/nq`, `ir_datasets:beir/scifact`), the
         built-in `pydocs`, or a folder whose format is recognised by its files.
-
-        Args:
-            settings: how it is read: dotted path -> value, such as {"corpus.bad_rows_threshold": 0.1}.
 
         Raises:
             UserError: for an unknown format, or a folder that is not there or in no known format.
@@ -249,16 +239,12 @@ class Corpus:
                     raise UserError(f"from_folder({text!r}): there is no folder {folder}")
                 text = str(folder)
             config = CorpusConfig(name=recognise(text))
-        return cls(config.short_name, config, as_changes(settings))
+        return cls(config.short_name, config)
 
     @classmethod
-    def from_beir(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> "Corpus":
-        """A BEIR folder: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; only the first is required.
-
-        Args:
-            settings: as for `from_folder`.
-        """
-        return cls.from_folder(f"beir:{path}", settings=settings)
+    def from_beir(cls, path: str | Path) -> "Corpus":
+        """A BEIR folder: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; only the first is required."""
+        return cls.from_folder(f"beir:{path}")
 
     @classmethod
     def from_dataframe(
@@ -269,7 +255,6 @@ class Corpus:
         title: str | None = None,
         id: str | None = None,
         name: str = "dataframe",
-        settings: Mapping[str, object] | None = None,
     ) -> "Corpus":
         """A corpus of a table's rows, each one document. Works for pandas, polars and whatever else has `columns`.
 
@@ -277,7 +262,6 @@ class Corpus:
             text: the column of the texts.
             title: the column of the titles; none: without titles.
             id: the column of the ids; none: rows have their positions as ids.
-            settings: as for `from_texts`.
 
         Raises:
             UserError: for a column that is not there, and as `from_texts`.
@@ -291,13 +275,12 @@ class Corpus:
             titles=list(frame[title]) if title else None,
             ids=list(frame[id]) if id else None,
             name=name,
-            settings=settings,
         )
 
     def in_store(self, storage: Place) -> CorpusConfig:
         """The collection as steps read it; one in memory is written to the store, once."""
         if isinstance(self.source, CorpusConfig):
-            return read_as(self.source, self.settings)
+            return self.source
         rows = self.source
 
         def write(out: Place) -> dict[str, Any]:
@@ -306,7 +289,7 @@ class Corpus:
 
         record = {"step": COLLECTIONS, "fingerprint": rows.fingerprint, "config": {}, "inputs": {}}
         artifact = produce(storage / COLLECTIONS / rows.fingerprint / self.name, record, write)
-        return read_as(CorpusConfig(name=f"beir:{artifact.place / self.name}"), self.settings)
+        return CorpusConfig(name=f"beir:{artifact.place / self.name}")
 
     def __repr__(self) -> str:
         if isinstance(self.source, CorpusConfig):

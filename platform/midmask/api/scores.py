@@ -1,14 +1,13 @@
-"""`midmask.evaluate`, a retriever's measures on a corpus, and `midmask.evaluate_run`, those of another tool's lists."""
+"""`midmask.evaluate`: a retriever's measures on a corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import get_args
 
 import pyarrow as pa
 
-from midmask.api.calls import as_changes, check_reach, compute, open_store, read_as, recipe_for_model, runner_in
+from midmask.api.calls import as_changes, check_reach, open_store, read_as, recipe_for_model, runner_in
 from midmask.api.corpus import Corpus
 from midmask.api.train import Run
 from midmask.core.config import override
@@ -16,21 +15,13 @@ from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.rendering import html_table
-from midmask.evaluation.step import EvaluateConfig
-from midmask.experiment.evaluations import (
-    EVALUATION_FIELDS,
-    collection_step,
-    run_file_evaluation,
-    run_names,
-    usual_split,
-)
+from midmask.experiment.evaluations import usual_split
 from midmask.experiment.graph import Step
 from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query, results_table
 from midmask.experiment.run import Runner
 from midmask.retrieve.bm25 import BM25
-from midmask.retrieve.ranked import Fusion, TieRule
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED
@@ -103,10 +94,6 @@ def evaluate(
     *,
     split: str | None = None,
     measures: Sequence[str] = (),
-    depth: int = 100,
-    max_queries: int | None = None,
-    bm25_share: float = 0.0,
-    fusion: Fusion = "rrf",
     settings: Mapping[str, object] | None = None,
     storage: str | Path | None = None,
     progress: bool = True,
@@ -121,13 +108,9 @@ def evaluate(
             keeps the splits of its files.
         split: whose queries; none: dev, else test, else the first that there is. Choose settings on dev; report test.
         measures: ir-measures names, such as "nDCG@10" or "R(rel=2)@100"; none: nDCG@10, RR@10 and R@100.
-        depth: documents ranked for each query.
-        max_queries: of a larger split, so many queries, always the same; none: all.
-        bm25_share: above 0, the encoder's list is joined with BM25's; 0.5 counts both alike.
-        fusion: how they are joined: by reciprocal ranks ("rrf"), or by scores ("convex"), each list's from 0 to 1 for
-            every query.
-        settings: how corpus and texts are read and searched: dotted path -> value, of `corpus` and `evaluation`, and of
-            `tokens` for a model that is not a run. They win over the arguments.
+        settings: how corpus and texts are read and searched: dotted path -> value, of `corpus` and `evaluation`, such
+            as {"evaluation.bm25_share": 0.5}, and of `tokens` for a model that is not a run. They win over the
+            arguments.
         storage: as for `train`; where a run is given, its store is used.
         progress: prints to standard error what is computed.
 
@@ -139,31 +122,22 @@ def evaluate(
     changes = as_changes(settings)
     is_run = isinstance(model, Run)
     check_reach(changes, READ if is_run else (*READ, "tokens"), f"the evaluation of {'a run' if is_run else model}")
-    where = read_as(find_collection(model, corpus, runner.storage), changes)
-    fields: dict[str, object] = {
-        "measures": tuple(measures),
-        "depth": depth,
-        "max_queries": max_queries,
-        "bm25_share": bm25_share,
-        "fusion": fusion,
-        "split": find_split(where, split),
-    }
-    system, step = _evaluation(
-        model, corpus, where, {f"evaluation.{name}": value for name, value in fields.items()} | changes
-    )
-    return Scores(system, compute(runner, step))
+    where = read_as(_collection(model, corpus, runner.storage), changes)
+    asked = {"evaluation.measures": tuple(measures), "evaluation.split": _split(where, split)}
+    system, step = _evaluation(model, corpus, where, asked | changes)
+    return Scores(system, runner.compute(step))
 
 
 def _runner(run: Run | None, storage: str | Path | None, *, progress: bool) -> Runner:
     """The run's own runner, which has its store; without a run, a new one."""
     if run is None:
-        return runner_in(open_store(storage), ray=False, progress=progress)
+        return runner_in(open_store(storage), progress=progress)
     if storage is not None:
         raise UserError(f"storage = {str(storage)!r}: a run is evaluated in its own store; leave storage out")
     return run.runner
 
 
-def find_collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
+def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: Place) -> CorpusConfig:
     """The collection that is searched; a run's own is divided as it was for the training, others as their files are."""
     if isinstance(corpus, Run):
         return corpus.recipe.corpus
@@ -178,7 +152,7 @@ def find_collection(model: Run | str | Path, corpus: Corpus | Run | None, storag
     return collection.model_copy(update={"splits": "official"})
 
 
-def find_split(corpus: CorpusConfig, asked: str | None) -> str:
+def _split(corpus: CorpusConfig, asked: str | None) -> str:
     """
     Raises:
         UserError: if the corpus has no judged queries, or not this split.
@@ -213,59 +187,3 @@ def _evaluation(
         return BM25, planned.bm25_evaluation(config)
     name = str(model) if model in PRETRAINED else Path(model).expanduser().absolute().name
     return config.name_of(name), plan(recipe).evaluation(config, model=encoder)
-
-
-def evaluate_run(
-    file: str | Path,
-    corpus: Corpus | Run,
-    *,
-    name: str | None = None,
-    split: str | None = None,
-    measures: Sequence[str] = (),
-    depth: int = 100,
-    max_queries: int | None = None,
-    ties: TieRule = "midmask",
-    leave_out_copies: bool = False,
-    settings: Mapping[str, object] | None = None,
-    storage: str | Path | None = None,
-    progress: bool = True,
-) -> Scores:
-    """Measures the ranked lists in a TREC run file as they are, by trec_eval's definitions.
-
-    Args:
-        file: plain or gzip'd, lines `query Q0 document rank score tag`. Scores decide the order; ranks are not read.
-        corpus: with queries and judgements. Give a run of `midmask.train` for the very queries of that run.
-        name: what tables call the system; none: the tag in the file, unless midmask wrote it, else the file's name.
-        split, measures, depth, max_queries: as for `evaluate`.
-        ties: order of documents of equal score: by id ascending as everywhere in midmask, or by id descending as
-            trec_eval has it ("trec_eval").
-        leave_out_copies: removes passages that are the query itself (`corpus.self_matches`), as `evaluate` does.
-        settings: how the corpus is read and what is measured: dotted path -> value, of `corpus`, and of the fields that
-            are arguments here. They win over the arguments.
-        storage: as for `train`; where a run is given, its store is used.
-        progress: prints to standard error what is computed.
-
-    Raises:
-        UserError: for a file that is not there or is no run file, a run of other queries or of another collection, an
-            unknown split, measure or rule of ties.
-    """
-    if ties not in get_args(TieRule):
-        raise unknown("ties", ties, get_args(TieRule))
-    runner = _runner(corpus if isinstance(corpus, Run) else None, storage, progress=progress)
-    path = Path(file).expanduser().absolute()
-    (system,) = run_names([path], [name] if name else [])
-    changes = as_changes(settings)
-    check_reach(changes, ("corpus", *(f"evaluation.{name}" for name in EVALUATION_FIELDS)), "a run file")
-    where = read_as(find_collection(path, corpus, runner.storage), changes)
-    given = {
-        "measures": tuple(measures),
-        "depth": depth,
-        "max_queries": max_queries,
-        "split": find_split(where, split),
-    }
-    typed = {
-        path.removeprefix("evaluation."): value for path, value in changes.items() if path.startswith("evaluation.")
-    }
-    config = override(EvaluateConfig(), given | typed)
-    step = run_file_evaluation(path, collection_step(where), config, ties, leave_out_copies=leave_out_copies)
-    return Scores(system, compute(runner, step))

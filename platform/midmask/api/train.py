@@ -1,24 +1,17 @@
-"""`midmask.train`: a recipe on a corpus, in this process or on a Ray cluster; the trained model and what it can do."""
+"""`midmask.train`: a recipe on a corpus, in this process; the trained model and what it can do."""
 
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midmask.api.calls import (
-    as_changes,
-    check_paths,
-    compute,
-    open_store,
-    recipe_named,
-    runner_in,
-)
+from midmask.api.calls import as_changes, open_store, recipe_named, runner_in
 from midmask.api.corpus import Corpus
 from midmask.core.config import flatten, override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
-from midmask.experiment.changes import apply_changes
+from midmask.experiment.changes import apply_changes, refuse_idle
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan, plan
@@ -27,7 +20,6 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import passage_encoding_step
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact, load
-from midmask.store.place import Place
 from midmask.store.tables import read_table
 
 if TYPE_CHECKING:
@@ -37,25 +29,21 @@ if TYPE_CHECKING:
 class Run:
     """A trained recipe. `midmask.train` makes it; the same call gives it again without computing anything.
 
-    plan: its steps. step: the one that made the model. runner: computes what a search or an evaluation needs.
+    recipe: the whole configuration; its name is what tables call the run. plan: its steps. step: the one that made the
+    model. runner: computes what a search or an evaluation needs.
     """
 
     def __init__(self, recipe: Recipe, plan: Plan, step: Step, artifact: Artifact, runner: Runner) -> None:
         self.plan = plan
         self.step = step
         self.runner = runner
-        self._recipe = recipe
+        self.recipe = recipe
         self._artifact = artifact
-
-    @property
-    def recipe(self) -> Recipe:
-        """The whole configuration; `recipe.name` is what tables call the run."""
-        return self._recipe
 
     @property
     def settings(self) -> dict[str, Any]:
         """The configuration as dotted path -> value."""
-        return flatten(self._recipe)
+        return flatten(self.recipe)
 
     @cached_property
     def model(self) -> Path:
@@ -98,35 +86,26 @@ class Run:
 
     @cached_property
     def _searcher(self) -> Searcher:
-        evaluation = self._recipe.evaluation
+        evaluation = self.recipe.evaluation
         passages = passage_encoding_step(self.plan.tokens, self.step, evaluation)
-        inputs = {name: compute(self.runner, passages.inputs[name]) for name in ("model", "tokens")}
-        corpus = compute(self.runner, self.plan.corpus)
-        encoded = compute(self.runner, passages)
+        inputs = {name: self.runner.compute(passages.inputs[name]) for name in ("model", "tokens")}
+        corpus = self.runner.compute(self.plan.corpus)
+        encoded = self.runner.compute(passages)
         return Searcher(corpus=corpus, passages=encoded, query_length=evaluation.query_length, **inputs)
 
     @property
     def losses(self) -> dict[str, list[float]]:
         """The loss after each optimiser step of each training, in order: `pretrain`, then `finetune.0`, …"""
-        return {name: read_table(place / "trace.parquet")["loss"].to_pylist() for name, place in self._trained.items()}
-
-    @property
-    def stages(self) -> dict[str, Path]:
-        """The model's folder after each training, by the names of `losses`, each with the heads that the next training
-        drops (`heads.safetensors`). Copy what is to be kept: the store may be cleaned.
-        """
-        return {name: (place / "model").local() for name, place in self._trained.items()}
-
-    @property
-    def _trained(self) -> dict[str, Place]:
-        """The artifacts of the run's finished trainings."""
-        trainings = self.plan.trainings
+        trainings, storage = self.plan.trainings, self.runner.storage
         steps = trainings if self.step in self.plan.stages else {"pretrain": trainings["pretrain"]}
-        storage = self.runner.storage
-        return {name: load(step.place(storage)).place for name, step in steps.items() if step.is_finished(storage)}
+        return {
+            name: read_table(load(step.place(storage)).place / "trace.parquet")["loss"].to_pylist()
+            for name, step in steps.items()
+            if step.is_finished(storage)
+        }
 
     def __repr__(self) -> str:
-        return f"Run({self._recipe.name} on {self._recipe.corpus.short_name}: {self.model})"
+        return f"Run({self.recipe.name} on {self.recipe.corpus.short_name}: {self.model})"
 
 
 def train(
@@ -138,7 +117,6 @@ def train(
     seed: int | None = None,
     settings: Mapping[str, object] | None = None,
     storage: str | Path | None = None,
-    ray: bool = False,
     progress: bool = True,
 ) -> Run:
     """Trains a recipe's encoder: its middle training on all documents of the corpus, then, if the corpus has queries
@@ -152,8 +130,6 @@ def train(
         settings: dotted path -> value, such as {"pretrain.steps": 2000}; `midmask.settings(recipe)` lists the paths,
             which are those of the jobs' --set.
         storage: folder or URI of the store; none: MIDMASK_STORAGE, else `midmask-store` in the working directory.
-        ray: on the cluster that RAY_ADDRESS names (else on a local Ray), with a training worker for each GPU. The
-            result is the same.
         progress: prints to standard error what is computed.
 
     Raises:
@@ -170,8 +146,8 @@ def train(
     planned = plan(made)
     model = _model(made, planned, protocol)
     refuse_missing_splits([model])
-    runner = runner_in(place, ray=ray, progress=progress)
-    return Run(made, planned, model, compute(runner, model), runner)
+    runner = runner_in(place, progress=progress)
+    return Run(made, planned, model, runner.compute(model), runner)
 
 
 def _recipe(
@@ -185,7 +161,7 @@ def _recipe(
     """The recipe with all arguments of `train` applied; settings come last, so they override the others."""
     recipe = recipe_named(name, protocol)
     changes = as_changes(settings)
-    check_paths(recipe, changes)
+    refuse_idle(recipe, changes)
     if backbone is not None:
         changes = {"backbone.name": str(backbone), **changes}
     if seed is not None:

@@ -8,6 +8,7 @@ where the model, or what else was made, lies, and three lines of Python that loa
 the commands that show it (MLflow's UI, the leaderboard), and the one that makes it again
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
+
+log = logging.getLogger(__name__)
 
 
 def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool = False) -> None:
@@ -169,20 +172,8 @@ def apply_flags(recipe: Recipe, options: Options) -> Recipe:
     recipe = apply_changes(recipe, options.set_fields, backbone_defaults=options.scale != "published")
     sources = [resolve_corpus(name, options.home) for name in recipe.pretrain_on]
     recipe = override(recipe, {"pretrain_on": sources})
-    _check(recipe, options)
+    recipe.check()
     return recipe
-
-
-def _check(recipe: Recipe, options: Options) -> None:
-    try:
-        recipe.check()
-    except UserError as error:
-        if options.scale == "published" and "backbone.name" not in options.set_fields:
-            raise UserError(
-                f"--scale published trains {recipe.backbone.name}: {error} Where it is not at hand, name a folder that "
-                "holds it: --set backbone.name=FOLDER --set tokens.tokenizer=FOLDER"
-            ) from None
-        raise
 
 
 def scale_notes(recipe: Recipe, options: Options) -> list[str]:
@@ -231,7 +222,9 @@ def compute_or_show(options: Options, recipe: Recipe, targets: Mapping[str, Step
         return {}
     from midmask.app.run import run_tracked  # here, so that a dry run waits for neither Ray nor MLflow
 
-    return run_tracked(options, recipe, targets, notes)
+    for note in notes:
+        log.warning("%s", note)
+    return run_tracked(options, recipe, targets)
 
 
 def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> tuple[Recipe, Step | None]:

@@ -44,11 +44,10 @@ def parse(
     Raises:
         UserError: for an unknown flag, naming the nearest one, or an impossible value.
     """
-    whole = "--help-all" in arguments
     parser = Parser(prog=prog, description=description, epilog=ENVIRONMENT)
     if add_flags is not None:
         add_flags(parser)
-    add_shared_flags(parser, whole=whole)
+    add_shared_flags(parser, whole="--help-all" in arguments)
     names = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
     for name in (argument.split("=")[0] for argument in arguments if argument.startswith("--")):
         if name not in names:  # argparse would first complain of required flags, of which this may be one, mistyped
@@ -72,39 +71,10 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
     parser.add_argument("--help-all", action="help", help="all flags, and environment variables")
     shared = parser.add_argument_group("flags that all jobs share" if whole else "usual flags of all jobs")
     _add_collection_flags(shared)
-    shared.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help="whose configuration to take; or the recipe.json of a run, to make it again; default: the job's own",
-    )
-    shared.add_argument(
-        "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"
-    )
-    shared.add_argument(
-        "--scale",
-        choices=("demo", "published"),
-        default="demo",
-        help="sizes of --protocol: minutes on CPUs (default), or those of the paper, with its middle training and "
-        "BERT-base",
-    )
-    add_set_flag(shared, "the configuration, e.g. pretrain.steps=400")
+    _add_recipe_flags(shared)
     add_storage_flag(shared)
     add_tracking_flag(shared)
-    shared.add_argument(
-        "--workers",
-        type=_positive,
-        metavar="N",
-        help="trainings that a sweep or a benchmark runs side by side; of other jobs, processes of each training; "
-        "does not change the result",
-    )
-    shared.add_argument(
-        "--workers-per-training",
-        type=_positive,
-        metavar="N",
-        help="processes of each training, on Ray Train, and actors that encode and search; default: one for each GPU "
-        "that no other training of the job would use, and without GPUs 1",
-    )
-    shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+    _add_worker_flags(shared)
     shared.add_argument(
         "--allow-download",
         action="store_true",
@@ -122,11 +92,15 @@ def add_shared_flags(parser: argparse.ArgumentParser, *, whole: bool = True) -> 
         help="with --dry-run: the cluster, such as 8xH100 or 2xcpu; default: this machine",
     )
     if not whole:
-        others = [action for action in shared._group_actions if action.dest not in USUAL]
-        for action in others:
-            action.help = argparse.SUPPRESS
-        names = " ".join(action.option_strings[0] for action in others)
-        parser.epilog = fill(f"also, explained by --help-all: {names}", break_on_hyphens=False)
+        _hide(parser, [action for action in shared._group_actions if action.dest not in USUAL])
+
+
+def _hide(parser: argparse.ArgumentParser, actions: Sequence[argparse.Action]) -> None:
+    """Leaves these out of --help but for their names, which stand at its end."""
+    for action in actions:
+        action.help = argparse.SUPPRESS
+    names = " ".join(action.option_strings[0] for action in actions)
+    parser.epilog = fill(f"also, explained by --help-all: {names}", break_on_hyphens=False)
 
 
 def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
@@ -146,12 +120,43 @@ def _add_collection_flags(shared: argparse._ActionsContainer) -> None:
         help="collection for the middle training alone: FORMAT:PLACE; may be given again: all are read "
         "together; default: --corpus",
     )
+
+
+def _add_recipe_flags(shared: argparse._ActionsContainer) -> None:
     shared.add_argument(
-        "--text-column",
+        "--recipe",
         metavar="NAME",
-        help="of the tables of docs:PLACE; default: text",
+        help="whose configuration to take; or the recipe.json of a run, to make it again; default: the job's own",
     )
-    shared.add_argument("--title-column", metavar="NAME", help="of the tables of docs:PLACE; default: title, if there")
+    shared.add_argument(
+        "--protocol", metavar="NAME", help="fine-tuning, instead of the recipe's, such as dpr or dupmae"
+    )
+    shared.add_argument(
+        "--scale",
+        choices=("demo", "published"),
+        default="demo",
+        help="sizes of --protocol: minutes on CPUs (default), or those of the paper, with its middle training and "
+        "BERT-base",
+    )
+    add_set_flag(shared, "the configuration, e.g. pretrain.steps=400")
+    shared.add_argument("--seed", type=_natural, metavar="N", help="of everything random; default: the recipe's")
+
+
+def _add_worker_flags(shared: argparse._ActionsContainer) -> None:
+    shared.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="N",
+        help="trainings that a sweep or a benchmark runs side by side; of other jobs, processes of each training; "
+        "does not change the result",
+    )
+    shared.add_argument(
+        "--workers-per-training",
+        type=_positive,
+        metavar="N",
+        help="processes of each training, on Ray Train, and actors that encode and search; default: one for each GPU "
+        "that no other training of the job would use, and without GPUs 1",
+    )
 
 
 def add_set_flag(parser: argparse._ActionsContainer, of: str) -> None:

@@ -15,11 +15,11 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.fs
 
@@ -45,8 +45,7 @@ SILENT_S = 86400.0
 _ATTEMPT = re.compile(r"\d{4,}-[0-9a-f]{8}")
 
 
-@dataclass(frozen=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """A file below a store."""
 
     name: str  # path below the store
@@ -68,23 +67,14 @@ class Stored:
     is_attempt: bool = False
     may_live: bool = False  # whether the process that makes it may be alive
     is_held: bool = False  # whether it has to stay: it lies behind a link, or its record cannot be read
-    is_marked: bool = False  # whether no job would resume the attempt: its process ended while filling or deleting it
 
     @property
     def step(self) -> str:
         return self.address.split("/")[0]
 
 
-@dataclass(frozen=True)
-class StoreContents:
-    """The finished artifacts and the attempts in a store."""
-
-    artifacts: tuple[Stored, ...]
-    attempts: tuple[Stored, ...]
-
-
-def read_contents(storage: Place, now: float) -> StoreContents:
-    """Lists a store and reads its records.
+def read_contents(storage: Place, now: float) -> list[Stored]:
+    """The finished artifacts and the attempts in a store.
 
     Args:
         now: seconds since 1970.
@@ -97,7 +87,7 @@ def read_contents(storage: Place, now: float) -> StoreContents:
     files = _files_of_artifacts(others)
     with ThreadPoolExecutor(READERS) as readers:
         records = dict(zip(files, readers.map(lambda name: _try_record(storage / name), files), strict=True))
-    artifacts = []
+    contents = []
     for address, own_files in files.items():
         record = records[address]
         attempt = (record or {}).get("attempt", "")
@@ -105,9 +95,8 @@ def read_contents(storage: Place, now: float) -> StoreContents:
             [f"{address}/{attempt}"] if record else [name for name in in_attempts if name.startswith(f"{address}/")]
         )
         inner = [file for name in inside for file in in_attempts.pop(name, [])]
-        artifacts.append(_artifact(address, [*own_files, *inner], record, attempt))
-    attempts = [_attempt(storage, address, own_files, now) for address, own_files in sorted(in_attempts.items())]
-    return StoreContents(tuple(artifacts), tuple(attempts))
+        contents.append(_artifact(address, [*own_files, *inner], record, attempt))
+    return contents + [_attempt(storage, address, files, now) for address, files in sorted(in_attempts.items())]
 
 
 def files_below(place: Place) -> Iterator[StoredFile]:
@@ -190,18 +179,16 @@ def _artifact(address: str, files: list[StoredFile], record: dict[str, Any] | No
 
 
 def _attempt(storage: Place, address: str, files: list[StoredFile], now: float) -> Stored:
-    folder, _, name = address.rpartition("/")
     leases = [file for file in files if file.name == f"{address}{LEASE}" and file.changed > now - SILENT_S]
     may_live = bool(leases) and not LeaseWatch(Timing()).is_surely_dead(storage / f"{address}{LEASE}")
     return Stored(
         address,
-        fingerprint=folder.split("/")[1].removesuffix(ATTEMPTS),
+        fingerprint=address.split("/")[1].removesuffix(ATTEMPTS),
         size=sum(file.size for file in files),
         changed=max(file.changed for file in files),
         is_attempt=True,
         may_live=may_live,
         is_held=any(file.is_linked for file in files),
-        is_marked=name.startswith(REMOVED) or any(file.name == f"{address}/{FILLING}" for file in files),
     )
 
 
@@ -216,52 +203,42 @@ class Sorted:
     """The artifacts and attempts of a store, by whether they are needed."""
 
     needed: list[Stored] = field(default_factory=list)  # by a run or a registered model
-    # not needed, but too young, held, or in a store in which a job runs
-    kept: list[Stored] = field(default_factory=list)
-    # intermediates of finished results; only --intermediates deletes them
-    spare: list[Stored] = field(default_factory=list)
+    kept: list[Stored] = field(default_factory=list)  # not needed, but too young, held, or in a store where a job runs
     unneeded: list[Stored] = field(default_factory=list)  # can be deleted
     running: bool = False  # whether a job runs, so that artifacts are not deleted now
 
 
-def sort_contents(contents: StoreContents, tracked: "References", before: float, *, intermediates: bool) -> Sorted:
+def sort_contents(
+    contents: Sequence[Stored], tracked: "References", before: float, *, intermediates: bool = False
+) -> Sorted:
     """Sorts the contents of a store by whether they are needed.
 
     Args:
         before: seconds since 1970; what has changed since is kept.
-        intermediates: whether intermediates of finished results can be deleted, too.
+        intermediates: whether intermediates of finished results are not needed either.
     """
-    needed = needed_fingerprints(contents.artifacts, tracked)
-    searched = {name for item in contents.artifacts for name in item.names if item.fingerprint in needed}
-    running = bool(tracked.running) or any(item.may_live for item in contents.attempts)
-    contents_by_need = Sorted(running=running)
-    for item in contents.artifacts:
-        stays = item.is_held or item.changed > before or running
-        is_spare = item.step in INTERMEDIATE and item.fingerprint in searched
-        if item.fingerprint in needed and (stays or not is_spare):
-            contents_by_need.needed.append(item)
-        elif stays:
-            contents_by_need.kept.append(item)
-        elif is_spare and not intermediates:
-            contents_by_need.spare.append(item)
-        else:
-            contents_by_need.unneeded.append(item)
-    for item in contents.attempts:
-        stays = item.is_held or item.may_live or (item.changed > before and not item.is_marked)
-        (contents_by_need.kept if stays else contents_by_need.unneeded).append(item)
-    return contents_by_need
+    needed = needed_fingerprints(contents, tracked)
+    searched = {name for item in contents for name in item.names if item.fingerprint in needed}
+    running = bool(tracked.running) or any(item.may_live for item in contents)
+    by_need = Sorted(running=running)
+    for item in contents:
+        stays = item.is_held or item.changed > before or (item.may_live if item.is_attempt else running)
+        is_spare = intermediates and item.step in INTERMEDIATE and item.fingerprint in searched
+        is_needed = item.fingerprint in needed and not item.is_attempt and (stays or not is_spare)
+        (by_need.needed if is_needed else by_need.kept if stays else by_need.unneeded).append(item)
+    return by_need
 
 
-def needed_fingerprints(artifacts: Iterable[Stored], tracked: "References") -> set[str]:
+def needed_fingerprints(contents: Iterable[Stored], tracked: "References") -> set[str]:
     """Fingerprints of the artifacts that tracked runs and registered models need."""
     inputs: dict[str, set[str]] = {}
     users: dict[str, set[str]] = {}
     trained = set()
-    for artifact in artifacts:
-        inputs.setdefault(artifact.fingerprint, set()).update(artifact.names)
-        trained |= {artifact.fingerprint} if artifact.step in TRIED else set()
-        for name in artifact.names:
-            users.setdefault(name, set()).add(artifact.fingerprint)
+    for one in contents:
+        inputs.setdefault(one.fingerprint, set()).update(one.names)
+        trained |= {one.fingerprint} if one.step in TRIED else set()
+        for name in one.names:
+            users.setdefault(name, set()).add(one.fingerprint)
     tried = _reach(tracked.tried, inputs) & trained
     return _reach(tracked.named | _reach(tried, users), inputs) & inputs.keys()
 
@@ -276,14 +253,15 @@ def _reach(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
     return reached
 
 
-def refuse_strangers(storage: Place, contents: StoreContents, tracked: "References", uris: Iterable[str]) -> None:
+def refuse_strangers(storage: Place, contents: Sequence[Stored], tracked: "References", uris: Iterable[str]) -> None:
     """Raises UserError if no tracked run names an artifact in this store, so that all would look unneeded."""
-    if not contents.artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
+    artifacts = sum(not one.is_attempt for one in contents)
+    if not artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
         return
     others = ", ".join(sorted(redacted(uri) for uri in tracked.storages)[:3])
     raise UserError(
         f"none of the {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))} names an artifact of "
-        f"{redacted(storage.uri)}, so all its {len(contents.artifacts):,} artifacts would look unneeded"
+        f"{redacted(storage.uri)}, so all its {artifacts:,} artifacts would look unneeded"
         f"{f' (these runs name {others})' if others else ''}. Nothing was deleted. Give the --storage and the "
         "--tracking-uri of the jobs that filled the store, as they were given to the jobs."
     )

@@ -2,9 +2,8 @@
 
 A job is a function `work(options, flags)` and a help text; `run` does the rest.
 
-Log lines: warnings and the progress go to standard error, and every line to a file. The file is opened when the job
-begins to compute; what was logged before is written to it then. --verbose (or MIDMASK_VERBOSE=1) shows every line on
-standard error too.
+Log lines: warnings and the progress go to standard error, and every line to a file, from when the job begins to
+compute. --verbose (or MIDMASK_VERBOSE=1) shows every line on standard error too.
 
 Exit codes: 0 the work was done, 2 a user's mistake (one line, no traceback), 130 interrupted, 141 the reader of its
 output has gone (as `midmask run --dry-run | head`), 1 anything else, with its traceback.
@@ -21,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -44,9 +42,6 @@ SHOWN = (
 )
 """Loggers whose lines are always shown: the progress; what was computed before; the cluster; rows that were refused."""
 
-KEPT = 10_000
-"""Lines that wait for the file."""
-
 
 class _StandardError:
     """Writes to what `sys.stderr` is at the time: a bar takes its place while it is shown."""
@@ -63,15 +58,13 @@ def set_up_logging() -> None:
     Of midmask's lines below a warning only those of `SHOWN`, unless `MIDMASK_VERBOSE` says otherwise.
     """
     root = logging.getLogger()
-    for old in [candidate for candidate in root.handlers if candidate.name in ("console", "waiting")]:
+    for old in [candidate for candidate in root.handlers if candidate.name == "console"]:
         root.removeHandler(old)
     console = logging.StreamHandler(_StandardError())
+    console.set_name("console")
+    console.setFormatter(FORMAT)
     console.addFilter(_is_shown)
-    waiting = MemoryHandler(KEPT, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
-    for name, handler in (("console", console), ("waiting", waiting)):
-        handler.set_name(name)
-        handler.setFormatter(FORMAT)
-        root.addHandler(handler)
+    root.addHandler(console)
     root.setLevel(logging.WARNING)
     logging.getLogger("midmask").setLevel(logging.INFO)
 
@@ -88,10 +81,6 @@ def log_file(folder: Path, job: str) -> Iterator[Path]:
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(FORMAT)
     root = logging.getLogger()
-    for waiting in [candidate for candidate in root.handlers if isinstance(candidate, MemoryHandler)]:
-        waiting.setTarget(file)
-        waiting.flush()
-        root.removeHandler(waiting)
     root.addHandler(file)
     try:
         yield path
@@ -314,7 +303,7 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
         recipe=flags.recipe,
         protocol=flags.protocol,
         scale=flags.scale,
-        set_fields={**_column_changes(flags), **dict(flags.changes)},
+        set_fields=dict(flags.changes),
         home=base,
         storage=storage,
         tracking_uri=tracking_uri,
@@ -329,12 +318,6 @@ def resolve(flags: argparse.Namespace, job_file: Path | None = None) -> Options:
 def _corpus_of(recipe: str | None) -> str:
     """The collection of a saved recipe; of all others the built-in one."""
     return str(saved_recipe(recipe)["corpus"].get("name")) if recipe and recipe.endswith(SAVED) else "pydocs"
-
-
-def _column_changes(flags: argparse.Namespace) -> dict[str, str]:
-    """--text-column and --title-column as fields, quoted so that a column `12` or `none` stays a name."""
-    columns = {"corpus.text_column": flags.text_column, "corpus.title_column": flags.title_column}
-    return {path: json.dumps(name) for path, name in columns.items() if name is not None}
 
 
 def refuse_misspelt(flags: argparse.Namespace) -> None:

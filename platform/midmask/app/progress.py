@@ -1,8 +1,8 @@
 """How far a job is (phase, steps, time left, best result so far), and how standard error shows it.
 
-There is one `JobProgress` for each job: observers report to it from the driver's threads, and a display reads it from
-another. On a terminal rich shows a bar, above which other lines go; elsewhere a line is logged when a phase begins, and
-then one a minute. The console always shows this module's log records.
+Observers report to the one `JobProgress` of a job from the driver's threads, and a display reads it from another. On a
+terminal rich shows a bar, above which other lines go; elsewhere a line is logged when a phase begins, and then one a
+minute. The console always shows this module's log records.
 """
 
 import logging
@@ -12,14 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import get_args
+from functools import partial
 
 from midmask.core.process import ticking
 from midmask.core.words import clock, duration
-from midmask.experiment.costs import StepTimes
 from midmask.experiment.graph import Step
-from midmask.experiment.kinds import Phase
 
 log = logging.getLogger(__name__)
 details_log = logging.getLogger(f"{__name__}.details")
@@ -27,8 +24,8 @@ details_log = logging.getLogger(f"{__name__}.details")
 
 STEP_LINE_S, JOB_LINE_S, LOOK_S = 10.0, 60.0, 0.5
 """Seconds between two lines of a training, between two of a job, and between two looks at whether one is due."""
-SPAN_S = 5.0
-"""Seconds between two reports that tell the pace of a step: some arrive together."""
+TRUST_S = 30.0
+"""Seconds of work for which the plan is believed against the clock: the first steps have not yet told the pace."""
 
 
 class StepProgress:
@@ -54,35 +51,24 @@ class StepProgress:
 
 @dataclass
 class _Left:
-    """A step that has not ended; times are in seconds."""
+    """A step that has not ended."""
 
     step: Step
-    expected: float | None  # by the plan
-    began: float | None = None
-    lanes: int = 1  # steps that run at once
-    first: tuple[float, float] | None = None  # when it first reported its share that is done, and which
-    ends: float | None = None  # by the pace since then: what came before was its start
-
-    def rest(self, measured: float | None, now: float) -> float | None:
-        """Its part of the time by the clock, from now on; `measured`: the part of a whole step of its kind."""
-        whole = self.expected if measured is None else measured
-        if self.ends is not None:
-            return max(0.0, self.ends - now) / self.lanes
-        if self.began is None or whole is None:
-            return whole
-        return max(0.0, whole - (now - self.began) / self.lanes)
+    phase: str
+    expected: float | None  # seconds, its part of the job's time by the clock; None: not known
+    begun: bool = False
+    share: float = 0.0  # that is done, from 0 to 1
 
 
 class JobProgress:
     """Collects what the observers of a job report.
 
-    The time that is left is that of the steps that are left: as long as steps of the same kind took (`StepTimes`), else
-    as long as the plan expects; of a step that reports its share, at its pace so far.
+    The time that is left is what the plan expects of the steps that are left, times the measured pace: how much longer
+    the job took so far than the plan had expected of what is done.
 
     Args:
-        phases: in order; `plan` adds those that are not among them.
-        expect: steps -> fingerprint -> the part of the time by the clock that each will take, in seconds; without one
-            no time is known before a step of each kind has ended.
+        phases: in order; `plan` adds those that are not among them. A job without phases plans one without a name.
+        expect: steps -> fingerprint -> the part of the time by the clock that each will take, in seconds.
         clock: seconds that go forward; tests give another one.
     """
 
@@ -93,76 +79,71 @@ class JobProgress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget_left: Callable[[], float] | None = None  # seconds after which a job with a time budget ends
-        self.phase = next(iter(phases), "")  # may be set while steps of those before it are left
+        self.phase = next(iter(phases), "")
+        self._phases = list(phases)
         self._expect, self._clock, self._began = expect, clock, clock()
         self._expected: dict[str, float] = {}  # seconds by fingerprint, of every step that was ever planned
-        self._left: dict[str, dict[str, _Left]] = {name: {} for name in phases}  # by phase and fingerprint
-        self._done, self._times = 0, StepTimes()  # of parts of the time by the clock
+        self._left: dict[str, _Left] = {}  # by fingerprint
+        self._ended, self._worked = 0, 0.0  # steps that are done, and the seconds that were expected of them
         self._lock = threading.Lock()
-        self._best, self._shown, self._due = "", "", JOB_LINE_S
+        self._latest, self._best = "starting", ""
+        self._shown: str | None = None
+        self._due = JOB_LINE_S
 
     def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
         """Sets the steps that are left in these phases. A step that several phases need belongs to the first."""
-        planned = {phase: {step.fingerprint: step for step in steps} for phase, steps in phases.items()}
-        unknown = {key: step for steps in planned.values() for key, step in steps.items() if key not in self._expected}
-        if unknown and self.budget_left is None:
+        planned = [(phase, step) for phase, steps in phases.items() for step in steps]
+        new = {step.fingerprint: step for _, step in planned if step.fingerprint not in self._expected}
+        if new and self.budget_left is None:
             try:
-                self._expected |= self._expect(list(unknown.values()))
+                self._expected |= self._expect(list(new.values()))
             except Exception as error:  # a job does not fail because its end is unknown
                 details_log.info("the time that is left is not known: %s", error, exc_info=True)
         with self._lock:
-            for phase, steps in planned.items():
-                self._left[phase] = {}
-                new = {key: step for key, step in steps.items() if not self._holder(key)}
-                self._left[phase] = {key: _Left(step, self._expected.get(key)) for key, step in new.items()}
-            self.phase = self.phase or next(iter(self._left), "")
+            self._left = {key: left for key, left in self._left.items() if left.phase not in phases}
+            for phase, step in planned:
+                self._left.setdefault(step.fingerprint, _Left(step, phase, self._expected.get(step.fingerprint)))
+            self._phases += [phase for phase in phases if phase not in self._phases]
+            self.phase = self.phase or self._phases[0]
 
     def enter(self, phase: str) -> None:
         """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
         with self._lock:
-            over = takewhile(lambda name: name != phase, self._left)
-            self._left.update({name: {} for name in over})
+            over = self._phases[: self._phases.index(phase)]
+            self._left = {key: left for key, left in self._left.items() if left.phase not in over}
             self.phase = phase
 
-    def begin(self, key: str, kind: str, lanes: int = 1) -> None:
-        """A step starts, beside lanes - 1 others. One that was not planned takes the place of one of its kind and phase
-        that waits, if there is one: a search draws the points of its trials while it runs.
+    def begin(self, step: Step) -> None:
+        """A step starts. One that was not planned takes the place of one of its kind and phase that waits, if there is
+        one: a search draws the points of its trials while it runs.
         """
         with self._lock:
-            steps = self._left.get(self.phase, {})
-            waiting = (name for name, left in steps.items() if left.step.name == kind and left.began is None)
-            if not self._holder(key) and (stand_in := next(waiting, None)) is not None:
-                steps[key] = steps.pop(stand_in)
-            if left := self._holder(key).get(key):
-                left.began, left.lanes = self._clock(), lanes
+            alike = (key for key, left in self._left.items() if (left.phase, left.step.name) == (self.phase, step.name))
+            stand_in = next((key for key in alike if not self._left[key].begun), None)
+            if step.fingerprint not in self._left and stand_in is not None:
+                self._left[step.fingerprint] = self._left.pop(stand_in)
+            if left := self._left.get(step.fingerprint):
+                left.begun = True
+            self._latest = step.name
 
-    def advance(self, key: str, share: float) -> None:
-        """This share of a step is done, from 0 to 1."""
+    def advance(self, step: Step, at: int) -> None:
+        """A training has done so many of its optimiser steps."""
         with self._lock:
-            left = self._holder(key).get(key)
-            if left is not None:
-                now = self._clock()
-                at, done = left.first = left.first or (now, share)
-                if share > done and now >= at + SPAN_S:
-                    left.ends = now + (1 - share) * (now - at) / (share - done)
+            if left := self._left.get(step.fingerprint):
+                left.share = at / step.optimiser_steps
 
-    def end(self, key: str) -> None:
+    def end(self, step: Step) -> None:
         """A step is done."""
         with self._lock:
-            left = self._holder(key).pop(key, None)
-            if left is not None and left.began is not None:
-                self._times.add(left.step, (self._clock() - left.began) / left.lanes)
-            self._done += 1
+            if left := self._left.pop(step.fingerprint, None):
+                self._worked += left.expected or 0.0
+            self._ended += 1
 
-    def drop(self, keys: Iterable[str]) -> None:
+    def drop(self, steps: Iterable[Step]) -> None:
         """These steps will not be done."""
         with self._lock:
-            for key in keys:
-                self._holder(key).pop(key, None)
-
-    def _holder(self, key: str) -> dict[str, _Left]:
-        """The steps of the phase that this one belongs to; empty if it was not planned, or is over."""
-        return next((steps for steps in self._left.values() if key in steps), {})
+            for step in steps:
+                self._left.pop(step.fingerprint, None)
 
     def best(self, text: str) -> None:
         """The best result so far."""
@@ -177,20 +158,27 @@ class JobProgress:
         if self.budget_left is not None:
             return max(0.0, self.budget_left())
         with self._lock:
-            left, now = [left for steps in self._left.values() for left in steps.values()], self._clock()
-            rest = [each.rest(self._times.of(each.step), now) for each in left]
-        known = [seconds for seconds in rest if seconds is not None]
-        return sum(known) if len(known) == len(rest) else None
+            shares = [(each.expected, each.share) for each in self._left.values()]
+            worked = self._worked
+        known = [(seconds, share) for seconds, share in shares if seconds is not None]
+        if len(known) < len(shares):
+            return None
+        worked += sum(seconds * share for seconds, share in known)
+        pace = (self.elapsed() + TRUST_S) / (worked + TRUST_S)
+        return pace * sum(seconds * (1 - share) for seconds, share in known)
 
     def steps(self) -> tuple[int, int]:
         """(finished steps, all that are planned so far)."""
         with self._lock:
-            return self._done, self._done + sum(map(len, self._left.values()))
+            return self._ended, self._ended + len(self._left)
 
     def __str__(self) -> str:
-        """`phase 2 of 3: trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known."""
-        names, (done, steps), rest = list(self._left), self.steps(), self.seconds_left()
-        at = f"phase {names.index(self.phase) + 1} of {len(names)}: {self.phase}" if self.phase in names else "starting"
+        """`phase 2 of 3: trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known; of a
+        job without phases the step that began last in their place.
+        """
+        (done, steps), rest = self.steps(), self.seconds_left()
+        number = self._phases.index(self.phase) + 1 if self.phase else 0
+        at = f"phase {number} of {len(self._phases)}: {self.phase}" if number else self._latest
         left = (
             f"{clock(rest or 0.0)} of the budget left" if self.budget_left else rest and f"about {duration(rest)} left"
         )
@@ -205,63 +193,6 @@ class JobProgress:
         return str(self)
 
 
-_, TRAININGS, SEARCHES = PHASES = get_args(Phase)
-"""Phases of a graph whose job has no others."""
-
-
-class GraphProgress:
-    """Passes on what happens to the steps of one graph.
-
-    Args:
-        job: of which the graph is a part.
-        steps: what is left to compute.
-        side_by_side: how many steps run at once, but for those that go through a whole collection.
-        phase: of the job; none: three phases, by the kind of step. The second begins with the first training, the third
-            with the first search after the last training.
-    """
-
-    def __init__(
-        self, job: JobProgress, steps: Iterable[Step], side_by_side: int = 1, phase: str | None = None
-    ) -> None:
-        left = list(steps)
-        self._job, self._total, self._ended = job, len(left), 0
-        self._side_by_side = side_by_side
-        self._trainings = {step.fingerprint for step in left if step.kind.trains} if phase is None else None
-        self._running: dict[str, StepProgress] = {}
-        by_phase = {name: [step for step in left if step.kind.phase == name] for name in PHASES}
-        job.plan({phase: left} if phase else {name: steps for name, steps in by_phase.items() if steps})
-
-    def begin(self, step: Step, name: str) -> None:
-        """A step starts, whose lines begin with `name`."""
-        if self._trainings is not None:
-            phase = step.kind.phase
-            if phase == TRAININGS or (phase == SEARCHES and not self._trainings):
-                self._job.phase = phase
-        lanes = 1 if step.kind.whole_collection else self._side_by_side
-        self._job.begin(step.fingerprint, step.name, lanes)
-        self._running[step.fingerprint] = StepProgress(name, lambda line: details_log.info("%s", line))
-
-    def update(self, step: Step, at: int, loss: float | None) -> None:
-        """A training has done `at` of its steps."""
-        self._job.advance(step.fingerprint, at / step.optimiser_steps)
-        self._running[step.fingerprint].update(at, step.optimiser_steps, loss)
-
-    def end(self, step: Step, note: str) -> None:
-        """A step is done; the log's line has `note` behind the number of steps."""
-        self._ended += 1
-        self._job.end(step.fingerprint)
-        self.drop([step])
-        details_log.info("%d of %d steps%s", self._ended, self._total, note)
-
-    def drop(self, steps: Iterable[Step]) -> None:
-        """These steps are given up."""
-        for step in steps:
-            self._running.pop(step.fingerprint, None)
-            if self._trainings is not None:
-                self._trainings.discard(step.fingerprint)
-            self._job.drop([step.fingerprint])
-
-
 @contextmanager
 def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[None]:
     """Shows the job's progress until the block ends.
@@ -271,18 +202,21 @@ def displayed(progress: JobProgress, tell: Callable[[str], None]) -> Iterator[No
     """
     on_terminal = sys.stderr.isatty()
 
-    def look() -> None:
+    def look(show: Callable[[], None]) -> None:
+        show()
         if line := progress.due_line():
             if not on_terminal:
                 log.info("%s", line)
             tell(line)
 
-    with _bar(progress) if on_terminal else nullcontext(), ticking(look, LOOK_S, "progress"):
-        yield
+    with _bar(progress) if on_terminal else nullcontext(lambda: None) as show:
+        with ticking(partial(look, show), LOOK_S, "progress"):
+            yield
 
 
 @contextmanager
-def _bar(progress: JobProgress) -> Iterator[None]:
+def _bar(progress: JobProgress) -> Iterator[Callable[[], None]]:
+    """Draws a bar as long as the share of the time that is over, or of the steps where the end is not known."""
     from rich.console import Console  # here, so that --help does not wait for it
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -290,11 +224,9 @@ def _bar(progress: JobProgress) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=2, transient=True) as bar:
         task = bar.add_task("")
 
-        def update() -> None:
-            """The bar is as long as the share of the time that is over, or of the steps where the end is not known."""
+        def show() -> None:
             elapsed, rest, (done, steps) = progress.elapsed(), progress.seconds_left(), progress.steps()
             over, whole = (done, steps) if rest is None else (elapsed, elapsed + rest)
             bar.update(task, description=str(progress), completed=over, total=max(whole, LOOK_S))
 
-        with ticking(update, LOOK_S, "bar"):
-            yield
+        yield show

@@ -1,14 +1,11 @@
 """The one way in which a job computes steps, on the cluster, tracked, with progress; and jobs that do nothing else."""
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from midmask.app.job import Options
-from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import (
     RUN_FILE_TAGS,
     all_datasets,
@@ -20,11 +17,9 @@ from midmask.app.run_contents import (
     run_name,
 )
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, open_job
-from midmask.backend.cluster import Resources, whole
+from midmask.backend.cluster import whole
 from midmask.backend.executor import execute
 from midmask.core.config import fingerprint, flatten
-from midmask.encoders.model_settings import view_widths
-from midmask.experiment.costs import StepTimes
 from midmask.experiment.evaluations import EVALUATION_FIELDS
 from midmask.experiment.events import Observer, StepEvent, unobserved
 from midmask.experiment.graph import Graph, Step
@@ -36,9 +31,6 @@ from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, TIES_PARAM, Ru
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import RUN_FILE
-from midmask.tracking.runs import Tracker
-
-log = logging.getLogger(__name__)
 
 
 def compute(
@@ -46,7 +38,7 @@ def compute(
     systems: Sequence[TrackedSystem],
     targets: Iterable[Step],
     *,
-    phase: str | None = None,
+    phase: str = "",
     has_run: Callable[[StepKind], bool] = lambda kind: True,
     finished: Iterable[Step] | None = None,
     watch: Observer = unobserved,
@@ -58,7 +50,7 @@ def compute(
 
     Args:
         systems: what the targets measure; at least one, to whose recipe steps without a system belong.
-        phase: of the job's progress; none: three phases, by the kind of step.
+        phase: of the job's progress; empty: the job has none.
         has_run: which kinds of steps get a run of their own.
         finished: steps that are looked at for being finished; none: those that the missing ones read.
         watch: called with each event after it was tracked.
@@ -69,75 +61,23 @@ def compute(
         Name of a system -> why it was not measured.
     """
     targets = list(targets)
-    looked_at = [step for target in targets for step in target.upstream()] if finished is None else list(finished)
-    # Which chain is the longest matters only where steps run beside each other.
-    times = _measured_times(looked_at if job.use.side_by_side > 1 else (), job.storage)
-    graph = Graph.left_in(job.storage, targets, times.weight)
-    progress = GraphProgress(job.progress, graph.unfinished.values(), job.use.side_by_side, phase)
-    tracking = GraphObserver(job, systems, progress, has_run=has_run, keep_going=keep_going)
+    graph = Graph.left_in(job.storage, targets)
+    job.progress.plan({phase: graph.unfinished.values()})
+    tracking = GraphObserver(job, systems, has_run=has_run, keep_going=keep_going)
 
     def observe(event: StepEvent) -> None:
         tracking(event)
         watch(event)
 
-    report_finished(graph.finished.values() if finished is None else looked_at, job.storage, observe)
+    report_finished(graph.finished.values() if finished is None else finished, job.storage, observe)
     execute(graph, job.storage, job.use, observe, keep_going=keep_going, until=until)
     return tracking.failures
 
 
-def _measured_times(steps: Iterable[Step], storage: Place) -> StepTimes:
-    """The seconds of those steps that were finished before."""
-    times = StepTimes()
-    for step in {step.fingerprint: step for step in steps}.values():
-        if step.is_finished(storage):
-            times.add(step, float(load(step.place(storage)).result.get("seconds", 0.0)))
-    return times
-
-
-def run_tracked(
-    options: Options, recipe: Recipe, targets: Mapping[str, Step], notes: Sequence[str]
-) -> dict[str, Artifact]:
-    """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it.
-
-    Args:
-        notes: warnings, logged if anything is computed.
-    """
-    storage = Place(options.storage)
-    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
-    tags = {**base_tags(options.job, recipe), "midmask.step": "job", "midmask.fingerprint": identity}
-    finished = all(step.is_finished(storage) for step in targets.values())
-    name = run_name(options.job, tags, identity)
-    share = partial(whole, options.training_workers)
-    with open_job(options, name, tags, flatten(recipe), finished=finished, share=share) as job:
-        if job is None:
-            return _load(targets, storage)
-        log_recipe(job.run, recipe)
-        for note in notes:
-            log.warning("%s", note)
-        run_recipe_steps(recipe, targets.values(), job, job.use)
-        done = _load(targets, storage)
-        job.run.log_inputs(all_datasets(targets.values(), storage))
-        if evaluations := {key: done[key] for key, step in targets.items() if step.name == "evaluate"}:
-            log_report(job.run, results_table(evaluations))
-            for key, evaluation in evaluations.items():
-                if not is_bm25(targets[key]):
-                    job.run.log(main_measure(evaluation.result), step=0)
-        return done
-
-
-def _load(targets: Mapping[str, Step], storage: Place) -> dict[str, Artifact]:
-    return {key: load(step.place(storage)) for key, step in targets.items()}
-
-
-def run_recipe_steps(
-    recipe: Recipe, targets: Iterable[Step], job: TrackedJob, use: Resources, phase: str | None = None
-) -> None:
-    """Runs what is left of one recipe's steps, each with a nested run; links those that were finished before.
-
-    Args:
-        phase: of the job's progress, which these steps are; none: the graph's own.
-    """
-    compute(replace(job, use=use), [TrackedSystem(recipe.name, recipe)], targets, phase=phase)
+def run_tracked(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
+    """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it."""
+    system = TrackedSystem(recipe.name, recipe)
+    return _run_job(options, [system], targets, base_tags(options.job, recipe), flatten(recipe))
 
 
 def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, Step]) -> dict[str, Artifact]:
@@ -146,22 +86,42 @@ def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, 
     Args:
         recipe: whose corpus and evaluation they are measured with.
     """
+    systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
+    tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, "midmask.recipe": "+".join(evaluations)}
+    return _run_job(options, systems, evaluations, tags, _settings(recipe), has_run=lambda kind: kind.is_collection)
+
+
+def _run_job(
+    options: Options,
+    systems: Sequence[TrackedSystem],
+    targets: Mapping[str, Step],
+    tags: Mapping[str, str],
+    params: Mapping[str, Any],
+    has_run: Callable[[StepKind], bool] = lambda kind: True,
+) -> dict[str, Artifact]:
+    """A job that computes these targets and nothing else, in a run with these tags and params."""
     storage = Place(options.storage)
-    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in evaluations.items()}})
-    about = {"midmask.recipe": "+".join(evaluations), "midmask.step": "job", "midmask.fingerprint": identity}
-    tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, **about}
-    finished = all(step.is_finished(storage) for step in evaluations.values())
-    name = f"{options.job}-{recipe.corpus.short_name}-{identity[:6]}"
-    share = partial(whole, options.training_workers)
-    with open_job(options, name, tags, _settings(recipe), finished=finished, share=share) as job:
+    identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
+    tags = {**tags, "midmask.step": "job", "midmask.fingerprint": identity}
+    finished = all(step.is_finished(storage) for step in targets.values())
+    name, share = run_name(options.job, tags, identity), partial(whole, options.training_workers)
+    with open_job(options, name, tags, params, finished=finished, share=share) as job:
         if job is not None:
-            systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
-            compute(job, systems, evaluations.values(), has_run=lambda kind: kind.is_collection)
-        done = _load(evaluations, storage)
-        if job is not None:
-            job.run.log_inputs(all_datasets(evaluations.values(), storage))
-            log_report(job.run, results_table(done))
-        return done
+            log_recipe(job.run, systems[0].recipe)
+            compute(job, systems, targets.values(), has_run=has_run)
+            _log_results(job, targets, shows_main=len(systems) == 1)
+    return {key: load(step.place(storage)) for key, step in targets.items()}
+
+
+def _log_results(job: TrackedJob, targets: Mapping[str, Step], *, shows_main: bool) -> None:
+    """The collections, the tables and, of a job with one system, the main measures, in the job's own run."""
+    job.run.log_inputs(all_datasets(targets.values(), job.storage))
+    done = {key: load(step.place(job.storage)) for key, step in targets.items() if step.name == "evaluate"}
+    if done:
+        log_report(job.run, results_table(done))
+    for key, evaluation in done.items():
+        if shows_main and not is_bm25(targets[key]):
+            job.run.log(main_measure(evaluation.result), step=0)
 
 
 def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSystem:
@@ -179,22 +139,3 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     """Fields of a recipe that change what is measured of a run file, by dotted path."""
     settings = {f"evaluation.{name}" for name in EVALUATION_FIELDS}
     return {path: value for path, value in flatten(recipe).items() if path.startswith("corpus.") or path in settings}
-
-
-def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, alias: str) -> str:
-    """Registers what a fine-tuning step made, and points the alias to it; the URI of its version.
-
-    The lineage names every step behind the model, in order, by fingerprint.
-    """
-    from midmask.tracking.models import RegistryEntry, register_model  # here, since MLflow's models take long to import
-
-    lineage = {"recipe": recipe.name, "protocol": recipe.protocol, "corpus": recipe.corpus.short_name}
-    lineage |= {f"step.{number:02d}.{each.name}": each.fingerprint for number, each in enumerate(step.upstream())}
-    with Tracker(options.tracking_uri, options.home) as tracker:
-        run_id = tracker.find(step.fingerprint, step=step.name).finished
-    folder = (artifact.place / "model").local()
-    objective = recipe.objective.name if recipe.objective else recipe.name
-    entry = RegistryEntry(
-        objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id
-    )
-    return register_model(options.tracking_uri, options.home, folder, entry, alias=alias).uri

@@ -34,7 +34,6 @@ from midmask.tracking.names import (
     made_here_key,
     metric_key,
     queries_key,
-    result_key,
     self_matches_key,
 )
 from midmask.tracking.runs import TrackedRun
@@ -86,7 +85,7 @@ def _dataset(source: Step, storage: Place, context: str) -> Dataset:
     result = load(place).result if (place / RECORD).exists() else {}
     counts = {name: value for name, value in result.items() if isinstance(value, int) and not isinstance(value, bool)}
     assert isinstance(source.config, CorpusConfig), source.name
-    return Dataset(source.config.short_name, source.fingerprint, source.config.name, context, counts)
+    return Dataset(collection_name(source), source.fingerprint, source.config.name, context, counts)
 
 
 def collection_name(source: Step) -> str:
@@ -114,9 +113,9 @@ def model_of(step: Step, storage: Place, tags: Mapping[str, str]) -> TrackedMode
 
 
 def run_name(stage: str, tags: Mapping[str, str], identity: str) -> str:
-    """`pretrain-retromae-tiny-c0ffee`: stage, recipe, backbone (BM25 has none) and how the fingerprint begins."""
+    """`pretrain-retromae-tiny-c0ffee`: stage, recipe, backbone if there is one, and how the fingerprint begins."""
     backbone = tags["midmask.backbone"].rstrip("/").rsplit("/", 1)[-1]
-    about = [tags["midmask.recipe"], *([backbone] if backbone != "none" else [])]
+    about = [tags["midmask.recipe"], *([] if backbone in ("", "none") else [backbone])]
     return "-".join([stage, *about, identity[:6]])
 
 
@@ -221,9 +220,8 @@ def folder_name(folder: str) -> str:
 
 
 def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, tags: Mapping[str, str]) -> None:
-    """A finished step in its own run: an evaluation as `log_evaluation` has it; of any other step the numbers of its
-    result as metrics `STEP/NAME` (`STEP/result.NAME` where a training's curve has that name), and the model or the
-    collection that it made.
+    """A finished step in its own run: an evaluation as `log_evaluation` has it; of any other step the model or the
+    collection that it made, and of a training its curve. What a step counted is in its record and the job's output.
 
     Args:
         tags: of the recipe.
@@ -238,11 +236,6 @@ def log_result(run: TrackedRun, step: Step, artifact: Artifact, storage: Place, 
     elif step.kind.is_collection:
         run.log_inputs(datasets_of([step], storage))
     run.tag(artifact_tag(artifact))
-    on_curve = ("loss", "padded_share", "data_wait_share") if step.kind.trains else ()
-    results = {
-        f"result.{name}" if name in on_curve else name: value for name, value in numbers(artifact.result).items()
-    }
-    run.log({result_key(step.name, name): value for name, value in results.items()}, step=0)
 
 
 def log_curve(
@@ -338,17 +331,6 @@ def log_report(run: TrackedRun, text: str) -> None:
     """A job's tables in its own run: as a file, and at the top of the run's page."""
     run.log_text(text, "report.md")
     run.describe(text)
-
-
-def numbers(result: Mapping[str, Any]) -> dict[str, float]:
-    """The numeric leaves of a step's result, by dotted path."""
-    leaves: dict[str, float] = {}
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            leaves.update({f"{name}.{inner}": leaf for inner, leaf in numbers(value).items()})
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            leaves[name] = float(value)
-    return leaves
 
 
 def metric_keys(step: str, values: Mapping[str, float]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import GraphProgress, JobProgress, displayed
+from midmask.app.progress import JobProgress, StepProgress, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -150,7 +150,6 @@ class GraphObserver:
         self,
         job: TrackedJob,
         systems: Sequence[TrackedSystem],
-        progress: GraphProgress,
         *,
         has_run: Callable[[StepKind], bool] = lambda kind: True,
         keep_going: bool = False,
@@ -158,7 +157,7 @@ class GraphObserver:
         self.failures: dict[str, str] = {}
         self._job = job
         self._systems = systems
-        self._progress = progress
+        self._lines: dict[str, StepProgress] = {}
         self._has_run = has_run
         self._keep_going = keep_going
         self._open: dict[str, TrackedRun] = {}
@@ -185,13 +184,16 @@ class GraphObserver:
 
     def _begin(self, step: Step) -> None:
         owner, name = self._owner(step), self._name(step)
-        self._progress.begin(step, f"{name} ({owner.name})" if owner.evaluations else name)
+        self._job.progress.begin(step)
+        title = f"{name} ({owner.name})" if owner.evaluations else name
+        self._lines[step.fingerprint] = StepProgress(title, lambda line: details_log.info("%s", line))
         if self._has_run(step.kind):
             details_log.info("%s: starts", name)
             self._open[step.fingerprint] = self._open_run(step)
 
     def _log(self, step: Step, at: int, values: Mapping[str, float]) -> None:
-        self._progress.update(step, at, values.get("train/loss"))
+        self._job.progress.advance(step, at)
+        self._lines[step.fingerprint].update(at, step.optimiser_steps, values.get("train/loss"))
         if run := self._open.get(step.fingerprint):
             run.log(metric_keys(step.name, values), step=at)
 
@@ -205,11 +207,13 @@ class GraphObserver:
         for system in self._evaluating.get(step.fingerprint, ()):
             self._track_if_measured(system)
         if not cached:
+            self._job.progress.end(step)
             count = sum(bool(system.evaluations) for system in self._systems)
-            self._progress.end(step, f" · {len(self._measured)} of {count} systems measured" if count else "")
+            measured = f" · {len(self._measured)} of {count} systems measured" if count else ""
+            details_log.info("%d of %d steps%s", *self._job.progress.steps(), measured)
 
     def _fail(self, step: Step, error: Exception, lost: Sequence[Step]) -> None:
-        self._progress.drop(lost)
+        self._job.progress.drop(lost)
         if run := self._open.pop(step.fingerprint, None):  # none if an input could not be read
             run.finish("failed")
         reason = mistake_in(error) or last_line(error)

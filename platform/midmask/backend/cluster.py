@@ -1,4 +1,4 @@
-"""The cluster: joined, or a local Ray started where none runs; how trainings divide it; what its nodes say.
+"""The cluster: joined, or a local Ray started where none runs; and how trainings divide it.
 
 Trainings that run side by side are the trials of a sweep and the cells of a benchmark.
 """
@@ -10,18 +10,15 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import ray
 from ray._private.services import find_bootstrap_address
 from ray.exceptions import AuthenticationError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on, usable_cores, usable_memory
-from midmask.errors import UserError, last_line
-from midmask.store.checks import own_versions, why_not_writable
-from midmask.store.place import Place
+from midmask.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -237,58 +234,3 @@ def resources(
         )
     cpus_each = 1 if not gpus else max(1, cpus // (gpus + 1))
     return Resources(cpus=cpus_each, gpus=1 if gpus else 0, side_by_side=together, processes=workers)
-
-
-@dataclass(frozen=True)
-class NodeReport:
-    """The state of one node of a cluster, as the node reports it."""
-
-    name: str  # the host's
-    address: str  # in Ray
-    versions: Mapping[str, str] = field(default_factory=dict)  # as `own_versions` returns them
-    gpus: tuple[int, int, int] = (0, 0, 0)  # seen by Ray, by torch and by faiss
-    store: str = ""  # why it cannot use the store; empty if it can
-    tracking: str = ""  # why it cannot use the tracking store; empty if it can
-    silent: str = ""  # why it did not answer; empty if it did
-
-
-REPORTS_WITHIN_S = 120.0
-"""A node's first task imports torch and MLflow."""
-
-
-def report_on_nodes(storage: Place, tracking_uri: str) -> list[NodeReport]:
-    """One report for each node that is alive, the head's first."""
-    nodes = sorted(alive_nodes(), key=lambda node: "node:__internal_head__" not in node["Resources"])
-    places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
-    answers = [
-        ray.remote(num_cpus=0, scheduling_strategy=place)(_examine_node).remote(storage, tracking_uri)
-        for place in places
-    ]
-    ray.wait(answers, num_returns=len(answers), timeout=REPORTS_WITHIN_S)
-    return [_report(node, answer) for node, answer in zip(nodes, answers, strict=True)]
-
-
-def _report(node: Mapping[str, Any], answer: Any) -> NodeReport:
-    name, address = node["NodeManagerHostname"], node["NodeManagerAddress"]
-    try:
-        values = ray.get(answer, timeout=0)
-    except ray.exceptions.GetTimeoutError:
-        return NodeReport(name, address, silent=f"it has not answered within {REPORTS_WITHIN_S:.0f} s")
-    except ray.exceptions.RayError as error:
-        return NodeReport(name, address, silent=last_line(error)[:300])
-    return NodeReport(name, address, gpus=(int(node["Resources"].get("GPU", 0)), *values.pop("gpus")), **values)
-
-
-def _examine_node(storage: Place, tracking_uri: str) -> dict[str, Any]:
-    """The fields of a report that only the node knows."""
-    import torch  # these three here, for the sake of all who only connect
-
-    from midmask.retrieve.dense import faiss_gpus
-    from midmask.tracking.store import why_silent
-
-    return {
-        "versions": own_versions(),
-        "gpus": (torch.cuda.device_count(), faiss_gpus()),
-        "store": why_not_writable(storage),
-        "tracking": why_silent(tracking_uri),
-    }

@@ -64,7 +64,7 @@ def measure_cells(
     cells: Sequence[BenchmarkCell],
     targets: Iterable[Step],
     *,
-    phase: str | None = None,
+    phase: str = "",
     finished: Iterable[Step] | None = None,
     watch: Observer = unobserved,
     until: float = math.inf,

@@ -75,29 +75,33 @@ def gc(flags: Namespace) -> None:
     for uri in uris:
         tracked |= read_references(uri)
     refuse_strangers(storage, contents, tracked, uris)
-    contents_by_need = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
+    by_need = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
     print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")
-    print("\n".join([*_table(contents_by_need, now), "", *_notes(contents_by_need, flags.older_than / DAY)]))
-    for stored in contents_by_need.unneeded if flags.delete else ():
+    print("\n".join([*_table(by_need), ""]))
+    if by_need.kept:
+        days = flags.older_than / DAY
+        print(f"Kept for now: younger than {days:g} days (--older-than), in use, behind a link, or damaged.")
+    if by_need.running:
+        print("A job runs: artifacts are not deleted until it has ended.")
+    for stored in by_need.unneeded if flags.delete else ():
         delete(storage, stored)
-    unneeded = _summary(contents_by_need.unneeded)
+    unneeded = _amount(by_need.unneeded) or "nothing"
     print(
         f"Deleted: {unneeded}."
         if flags.delete
-        else f"Not needed: {unneeded}. Nothing was deleted; --delete deletes them."
+        else f"Not needed: {unneeded}. --delete deletes it; nothing was deleted."
     )
 
 
-def _table(groups: "Sorted", now: float) -> Iterator[str]:
+def _table(groups: "Sorted") -> Iterator[str]:
     """The lines of the summary table: one for each kind of step, and one for the attempts."""
-    columns = (groups.needed + groups.spare, groups.kept, groups.unneeded)
-    yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}   age"
-    for name in sorted(
-        {_kind(stored) for column in columns for stored in column}, key=lambda name: (name == LAST, name)
-    ):
+    columns = (groups.needed, groups.kept, groups.unneeded)
+    yield f"{'step':<14}{'needed':>20}{'kept for now':>20}{'not needed':>20}"
+    names = {_kind(stored) for column in columns for stored in column}
+    for name in sorted(names, key=lambda name: (name == LAST, name)):
         cells = [[stored for stored in column if _kind(stored) == name] for column in columns]
-        yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in cells)}   {_ages(cells[-1], now)}".rstrip()
-    yield f"{'in all':<14}{''.join(f'{_amount(some):>20}' for some in columns)}   {_ages(columns[-1], now)}".rstrip()
+        yield f"{name:<14}{''.join(f'{_amount(some):>20}' for some in cells)}".rstrip()
+    yield f"{'in all':<14}{''.join(f'{_amount(some):>20}' for some in columns)}".rstrip()
 
 
 def _kind(stored: "Stored") -> str:
@@ -106,27 +110,6 @@ def _kind(stored: "Stored") -> str:
 
 def _amount(some: "Sequence[Stored]") -> str:
     return f"{len(some):,} · {gib(sum(stored.size for stored in some))}" if some else ""
-
-
-def _ages(some: "Sequence[Stored]", now: float) -> str:
-    days = sorted({max(0, int((now - stored.changed) / DAY)) for stored in some})
-    return f"{' to '.join(map(str, days[:1] + days[1:][-1:]))} days" if days else ""
-
-
-def _notes(groups: "Sorted", days: float) -> Iterator[str]:
-    if groups.kept:
-        yield f"Kept for now: younger than {days:g} days (--older-than), in use, behind a link, or damaged."
-    if groups.running:
-        yield "A job runs: artifacts are not deleted until it has ended."
-    if groups.spare:
-        spare = _summary(groups.spare)
-        yield f"Among the needed: {spare} of finished searches; --intermediates counts them as not needed."
-
-
-def _summary(some: "Sequence[Stored]") -> str:
-    attempts = sum(stored.is_attempt for stored in some)
-    unfinished = f" and {attempts:,} unfinished" if attempts else ""
-    return f"{len(some) - attempts:,} artifacts{unfinished}, {gib(sum(stored.size for stored in some))}"
 
 
 def _days(text: str) -> float:

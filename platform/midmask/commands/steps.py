@@ -15,33 +15,7 @@ if TYPE_CHECKING:
     from midmask.store.artifact import Artifact
 
 
-def _add_keep_stages_flag(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--keep-stages",
-        metavar="FOLDER",
-        help="also copy the model after each training there (pretrain, finetune.0, …), with the heads that the next "
-        "one drops",
-    )
-
-
-def _keep_stages(planned: "Plan", options: Options, folder: str | None) -> dict[str, str]:
-    """Copies the models for --keep-stages; the line that says where they lie."""
-    if folder is None:
-        return {}
-    from midmask.experiment.plan import keep_stages
-    from midmask.store.place import Place
-
-    place = Place(resolve_storage(folder, options.home))
-    keep_stages(planned.trainings, Place(options.storage), place)
-    return {"stages": ", ".join(str(place / name) for name in planned.trainings)}
-
-
-def _run_recipe_flags(parser: ArgumentParser) -> None:
-    add_zero_shot_flag(parser)
-    _add_keep_stages_flag(parser)
-
-
-@program(_run_recipe_flags)
+@program(add_zero_shot_flag)
 def run_recipe(options: Options, flags: Namespace) -> None:
     """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside
     BM25.
@@ -74,8 +48,7 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         tables = [results_table({name: done[name] for name in here}, corpus)]
         tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"
-        further = _keep_stages(planned, options, flags.keep_stages)
-        print(ending(options, sentence, tables, model_product(model), further=further))
+        print(ending(options, sentence, tables, model_product(model)))
 
 
 def _prepare_corpus_flags(parser: ArgumentParser) -> None:
@@ -172,18 +145,7 @@ def pretrain(options: Options, flags: Namespace) -> None:
     print(ending(options, sentence, tables, model_product(encoder.place / "model")))
 
 
-def _finetune_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--register",
-        nargs="?",
-        const="candidate",
-        metavar="ALIAS",
-        help="put the last stage's model into MLflow's registry under this alias; default: candidate",
-    )
-    _add_keep_stages_flag(parser)
-
-
-@program(_finetune_flags)
+@program()
 def finetune(options: Options, flags: Namespace) -> None:
     """Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
 
@@ -192,15 +154,14 @@ def finetune(options: Options, flags: Namespace) -> None:
 
     Examples:
       midmask finetune --recipe none --set backbone.name=FOLDER --corpus beir:FOLDER
-      midmask finetune --protocol ance --register candidate
+      midmask finetune --protocol ance
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="retromae")
-    planned = plan(recipe)
-    steps = {f"stage {number}": step for number, step in enumerate(planned.stages, start=1)}
+    steps = {f"stage {number}": step for number, step in enumerate(plan(recipe).stages, start=1)}
     done = compute_or_show(options, recipe, steps)
     if done:
         rows = [
@@ -210,13 +171,7 @@ def finetune(options: Options, flags: Namespace) -> None:
         table = markdown(["fine-tuning", "loss", "steps", "seconds"], rows)
         name, last = list(done.items())[-1]
         sentence = f"{recipe.name} has loss {last.result['loss']:.4f} after {name} of its fine-tuning."
-        further = _keep_stages(planned, options, flags.keep_stages)
-        if flags.register:
-            from midmask.app.run import register  # here, so that a dry run waits for neither Ray nor MLflow
-
-            uri = register(options, recipe, steps[name], last, flags.register)
-            further["registered"] = f"{uri}@{flags.register}"
-        print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))
+        print(ending(options, sentence, [table], model_product(last.place / "model")))
 
 
 def _mine_negatives_flags(parser: ArgumentParser) -> None:
@@ -320,41 +275,30 @@ def train_teacher(options: Options, flags: Namespace) -> None:
 
 
 # The sources of queries show a writer the title and the text; the recipes' own tokens are those of a demo.
-TOKENS = {
+GENERATOR = {
     "tokens.titles": "true",
     "tokens.vocabulary_size": "8192",
     "tokens.max_length": "128",
     "tokens.query_length": "32",
+    "stages.0.train.steps": "2000",
+    "stages.0.train.batch_size": "32",
+    "stages.0.train.learning_rate": "1e-3",
 }
-"""Field -> its value, unless another is given."""
-
-USUAL = {
-    "steps": "2000",
-    "batch_size": "32",
-    "learning_rate": "1e-3",
-}
-"""Field of stages.0.train -> its value, unless another is given."""
+"""Field -> its value in the training of a generator, unless another is given."""
 
 
-def _train_generator_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps; default: {USUAL['steps']}")
-    parser.add_argument("--batch-size", type=int, metavar="N", help=f"queries a step; default: {USUAL['batch_size']}")
-    parser.add_argument("--learning-rate", type=float, metavar="X", help=f"default: {USUAL['learning_rate']}")
-    parser.add_argument("--out", metavar="FOLDER", help="also copy the model's folder there")
-
-
-@program(_train_generator_flags)
+@program()
 def train_generator(options: Options, flags: Namespace) -> None:
     """Trains a model that writes queries for passages, on the train queries of a labelled collection.
 
     Its folder is a source of queries: `model:FOLDER`, for `pseudo_queries.source` and wherever queries are made. It is
     an encoder-decoder that starts from the recipe's backbone. A pre-trained encoder (--set backbone.name=minilm --set
     tokens.tokenizer=minilm) stays as it is, and the decoder learns to read it. Length, batch and optimiser are the
-    fields stages.0.train.*, for which there are the flags below.
+    fields stages.0.train.*: 2,000 steps of 32 queries unless --set says otherwise.
 
     Examples:
       midmask train-generator --corpus beir:FOLDER
-      midmask train-generator --set backbone.name=minilm --set tokens.tokenizer=minilm --steps 500
+      midmask train-generator --set backbone.name=minilm --set tokens.tokenizer=minilm
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
@@ -362,14 +306,8 @@ def train_generator(options: Options, flags: Namespace) -> None:
     from midmask.experiment.plan import plan
     from midmask.objectives.finetuning.generation import QueryGeneration
     from midmask.queries.query_model import GeneratorConfig
-    from midmask.store.place import Place
 
-    out = Place(resolve_storage(flags.out, options.home)) if flags.out else None
-    if out is not None and out.names():
-        raise UserError(f"--out {out}: there are files in it; name an empty or a new folder")
-    typed = {name: str(value) for name in USUAL if (value := getattr(flags, name)) is not None}
-    train = {f"stages.0.train.{name}": value for name, value in {**USUAL, **typed}.items()}
-    recipe = recipe_for(replace(options, set_fields={**TOKENS, **train, **options.set_fields}), default="none")
+    recipe = recipe_for(replace(options, set_fields={**GENERATOR, **options.set_fields}), default="none")
     steps, tokens = plan(recipe), recipe.tokens
     if tokens.title_join != "space":
         raise UserError(
@@ -387,10 +325,8 @@ def train_generator(options: Options, flags: Namespace) -> None:
     done = compute_or_show(options, recipe, {"generator": generator})
     if done:
         model = done["generator"].place / "model"
-        if out is not None:
-            out.upload(model.local())
         rows = [(name, str(value)) for name, value in done["generator"].result.items()]
         sentence = f"The generator of queries was trained for {done['generator'].result['steps']:,} steps."
-        further = {"as a source of queries": f"model:{out or model}"}
+        further = {"as a source of queries": f"model:{model}"}
         table = markdown(["generator", "value"], rows)
-        print(ending(options, sentence, [table], model_product(out or model), further=further))
+        print(ending(options, sentence, [table], model_product(model), further=further))

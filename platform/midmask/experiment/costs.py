@@ -1,7 +1,5 @@
-"""Measured costs of steps: what an evaluation took in all, and how long the steps that are left will take.
-
-The cost of an evaluation (seconds, hours, tokens, bytes, latency) is summed over the records of all steps behind it.
-The time of a step that is left is that of measured steps of its kind: this run's, and those that were computed before.
+"""Measured costs of an evaluation (seconds, hours, tokens, bytes, latency), summed over the records of all steps behind
+it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from midmask.experiment.graph import Step
-from midmask.experiment.steps import FinetuneConfig, PretrainConfig, TrainingConfig
 from midmask.store.artifact import load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
@@ -88,48 +85,3 @@ def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[s
         "search_ms_per_query": 1000 * float(result["query_seconds"]) / queries if queries else None,
         **{f"index_recall_{name}": share for name, share in result.get("recall", {}).items() if name != "queries"},
     }
-
-
-class StepTimes:
-    """Seconds per unit of work by kind of step. A unit is a row that is trained on, and for other steps the step."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[tuple[str, ...], float] = {}
-        self._work: dict[tuple[str, ...], float] = {}
-
-    def add(self, step: Step, seconds: float) -> None:
-        for kind in _kinds_of(step):
-            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
-            self._work[kind] = self._work.get(kind, 0.0) + units_of_work(step)
-
-    def of(self, step: Step) -> float | None:
-        """Seconds that the step will take, from the most similar steps; none if no step of its name was measured."""
-        for kind in _kinds_of(step):
-            if kind in self._work:
-                return self._seconds[kind] / self._work[kind] * units_of_work(step)
-        return None
-
-    def weight(self, step: Step) -> float:
-        """Seconds that the step will take, as measured or else the nominal seconds of its kind."""
-        seconds = self.of(step)
-        return step.kind.nominal_seconds if seconds is None else seconds
-
-
-def units_of_work(step: Step) -> float:
-    """Rows that a training reads; 1 for any other step."""
-    if isinstance(step.config, TrainingConfig):
-        return float(step.optimiser_steps * step.config.train.batch_size)
-    return 1.0
-
-
-def _kinds_of(step: Step) -> list[tuple[str, ...]]:
-    """Keys of a step's measured times, the most similar first: same method and representation, same name."""
-    config = step.config
-    if isinstance(config, PretrainConfig):
-        return [(step.name, config.objective.name), (step.name,)]
-    if isinstance(config, FinetuneConfig):
-        return [(step.name, config.loss.name, config.representation.label, str(config.per_query)), (step.name,)]
-    encoder = step.inputs.get("model")
-    if encoder is not None and isinstance(encoder.config, FinetuneConfig):
-        return [(step.name, getattr(config, "side", ""), encoder.config.representation.label), (step.name,)]
-    return [(step.name,)]

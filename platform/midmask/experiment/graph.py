@@ -137,9 +137,9 @@ class Graph:
         return graph
 
     @staticmethod
-    def left_in(storage: Place, targets: Iterable[Step], cost: Callable[[Step], float] = lambda step: 1.0) -> "Graph":
+    def left_in(storage: Place, targets: Iterable[Step]) -> "Graph":
         """The graph of the steps that the targets need and a storage lacks."""
-        return Graph.of(targets, lambda step: step.is_finished(storage), cost)
+        return Graph.of(targets, lambda step: step.is_finished(storage), lambda step: step.kind.nominal_seconds)
 
     def _weigh(self, name: str, cost: Callable[[Step], float]) -> float:
         if name not in self.weight:

@@ -54,8 +54,6 @@ actors   a pool of actors, each with a part of the corpus
 group    a group of Ray Train's workers
 """
 
-Phase = Literal["collections", "trainings", "searches and evaluations"]
-
 
 @dataclass(frozen=True)
 class StepKind:
@@ -94,15 +92,6 @@ class StepKind:
     @property
     def trains(self) -> bool:
         return self.setup is not None
-
-    @property
-    def phase(self) -> Phase:
-        """The phase of a job's progress that the step counts to. Steps that prepare data, or make an encoder without
-        training, count to the collections.
-        """
-        if self.trains:
-            return "trainings"
-        return "collections" if self.whole_collection or self.model is not None else "searches and evaluations"
 
     def make(self, config: Any, inputs: Inputs, out: Place, *, log: Log) -> dict[str, Any]:
         """Computes the step in this process into `out`; safe to call again after a kill. Only a training logs.

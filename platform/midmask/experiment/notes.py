@@ -37,14 +37,14 @@ def run_warnings(label: str, done: Artifact) -> Iterator[str]:
     if copies and not left_out:
         yield (
             f"{place}: {copies:,} rows of the run are the query itself and keep their ranks. To leave them out, as "
-            "searches here do: --leave-out-copies (in Python: leave_out_copies=True)."
+            "searches here do: --leave-out-copies."
         )
     if left_out and not copies:
         yield f"{place}: no row of the run is the query itself by corpus.self_matches, so none is left out."
     if run["longest"] > depth:
         yield (
             f"{place}: lists of the run reach rank {run['longest']:,}, and are measured to {depth:,}. To measure more: "
-            f"--set evaluation.depth={run['longest']} (in Python: depth={run['longest']})."
+            f"--set evaluation.depth={run['longest']}."
         )
 
 

@@ -77,7 +77,7 @@ def make_queries(config: QueriesConfig, inputs: Mapping[str, Artifact], out: Pla
     if missing := set(SPLITS) - {query.split for query in kept}:
         raise UserError(
             f"queries: {len(kept)} queries cannot be divided into train, dev and test: {', '.join(sorted(missing))} "
-            "would be empty; name more sources that judge (--judged-by, in Python judged_by=), or give more documents"
+            "would be empty; name more sources that judge (queries.judged_by), or give more documents"
         )
     result = {
         "name": name,

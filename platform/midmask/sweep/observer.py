@@ -62,7 +62,7 @@ class TrialsObserver:
     def _observe(self, trial: _TrackedTrial, event: StepEvent | RungMeasured | EndedEarly) -> None:
         match event:
             case Begun(step):
-                self._job.progress.begin(step.fingerprint, step.name, self._job.use.side_by_side)
+                self._job.progress.begin(step)
             case Logged():
                 self._log(trial, event)
             case Ended():
@@ -100,9 +100,9 @@ class TrialsObserver:
         """
         step = event.step
         if event.cached:
-            self._job.progress.drop([step.fingerprint])
+            self._job.progress.drop([step])
         else:
-            self._job.progress.end(step.fingerprint)
+            self._job.progress.end(step)
         if step.fingerprint not in trial.trainings:
             return
         model = model_of(step, self._context.storage, trial.tags)
@@ -114,7 +114,7 @@ class TrialsObserver:
 
     def _log(self, trial: _TrackedTrial, event: Logged) -> None:
         step = event.step
-        self._job.progress.advance(step.fingerprint, event.at / step.optimiser_steps)
+        self._job.progress.advance(step, event.at)
         is_probe = step.name == "finetune" and step.fingerprint not in trial.trainings
         if not is_probe:
             at = event.at + trial.trainings.get(step.fingerprint, 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from midmask.app.run import compute, run_recipe_steps
+from midmask.app.run import compute
 from midmask.app.run_contents import all_datasets, base_tags, log_recipe, log_report, run_name
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.channel import Channel
@@ -96,7 +96,8 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     shared = _shared(sweep.space, planned, bm25.values())
     whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: comparison_evaluations(sweep)}
     job.progress.plan({name: Graph.left_in(storage, steps).unfinished.values() for name, steps in whole_job.items()})
-    run_recipe_steps(recipe, shared, job, whole(sweep.options.training_workers), SHARED)
+    alone = replace(job, use=whole(sweep.options.training_workers))
+    compute(alone, [TrackedSystem(recipe.name, recipe)], shared, phase=SHARED)
     # With the counts of what was prepared:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))
     job.progress.enter(TRIALS)

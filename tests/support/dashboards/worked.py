@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from midmask.app.progress import GraphProgress
 from midmask.app.run_contents import base_tags
 from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem
 from midmask.backend.cluster import Resources
@@ -35,8 +34,8 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
 def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
     """A recipe's steps run and tracked in this process, as a job runs them on a cluster."""
     graph = Graph.left_in(job.storage, targets)
-    progress = GraphProgress(job.progress, graph.unfinished.values())
-    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)], progress)
+    job.progress.plan({"": graph.unfinished.values()})
+    observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)])
     report_finished(graph.finished.values(), job.storage, observer)
     runner = Runner(job.storage, LOCAL, observer)
     while ready := graph.ready():

@@ -93,18 +93,3 @@ def test_a_training_goes_on_without_a_lost_node_and_with_all_when_it_is_back(tmp
     assert trace["first_after_start"].to_pylist().count(True) in (2, 3), "two restarts from one checkpoint are one"
     losses = trace["loss"].to_pylist()
     assert sum(losses[-40:]) < sum(losses[:40]), "it has learned"
-
-
-@needs_machines
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_doctor_asks_every_node_and_names_a_server_that_none_reaches(tmp_path: Path) -> None:
-    path = f"PYTHONPATH={ROOT / 'platform'}"
-    doctor = ("env", path, sys.executable, "-m", "midmask.commands", "doctor")
-    with cluster(tmp_path) as there:
-        well = there.head.run(*doctor)
-        assert well.returncode == 0 and well.stdout.count("0 GPUs: fine") == 3, well.stdout + well.stderr
-        there.tell("kill tracking")
-        wrong = there.head.run(*doctor)
-    assert wrong.returncode == 2, wrong.stdout + wrong.stderr
-    assert wrong.stdout.count("cannot use the tracking server") == 3 and "4 problems found" in wrong.stderr
