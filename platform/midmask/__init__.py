@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from midmask.api.choose import choose
     from midmask.api.comparison import Table, compare
     from midmask.api.corpus import Corpus
+    from midmask.api.mine import Negatives, mine
     from midmask.api.scores import Scores, evaluate
     from midmask.api.train import Run, train
     from midmask.choice.verdict import Verdict
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Corpus": "api.corpus",
     "Hit": "retrieve.searcher",
+    "Negatives": "api.mine",
     "Run": "api.train",
     "Scores": "api.scores",
     "Table": "api.comparison",
@@ -40,6 +42,7 @@ _HOMES = {
     "evaluate": "api.scores",
     "list_protocols": "api.calls",
     "list_recipes": "api.calls",
+    "mine": "api.mine",
     "settings": "api.calls",
     "train": "api.train",
 }
@@ -48,6 +51,7 @@ _HOMES = {
 __all__ = [
     "Corpus",
     "Hit",
+    "Negatives",
     "Run",
     "Scores",
     "Table",
@@ -58,6 +62,7 @@ __all__ = [
     "evaluate",
     "list_protocols",
     "list_recipes",
+    "mine",
     "settings",
     "train",
 ]

@@ -22,7 +22,7 @@ from midmask.encoders.backbone import Backbone, BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
-from midmask.encoders.model_settings import FILE, ModelSettings, read_facts
+from midmask.encoders.model_settings import FILE, ModelSettings, read_facts, view_widths
 from midmask.encoders.representation import Representation, Side, TextVectors
 from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
@@ -102,6 +102,8 @@ def test_other_libraries_give_the_view(family: str, kind: str, tokenizer_folder:
     assert theirs.similarity_fn_name == "dot" and theirs.max_seq_length == 12
     same_views(views(load_bi_encoder(folder, dropout=0.3).eval(), tokenizer_folder), expected)
     assert read_facts(folder) == ModelSettings(representation=representation, query_length=12, passage_length=12)
+    names = ["dense"] * (kind in DENSE) + ["lexical"] * (expected.lexical_BV is not None)
+    assert view_widths(folder) == {n: v.shape[1] for n, v in zip(names, expected.tensors(), strict=True)}
     ids_BL = torch.tensor([[2, 9, 10, 3]])
     states_BLD = AutoModel.from_pretrained(folder).eval()(input_ids=ids_BL).last_hidden_state
     close(states_BLD, backbone.hidden(ids_BL, torch.tensor([4])))

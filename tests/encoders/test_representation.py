@@ -17,7 +17,7 @@ from midmask.encoders import representation as late_interaction
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
-from midmask.encoders.model_settings import read_facts
+from midmask.encoders.model_settings import read_facts, view_widths
 from midmask.encoders.representation import (
     Representation,
     TextVectors,
@@ -170,6 +170,7 @@ def test_a_folder_of_ours_scores_alike_as_multi_vector_encoder(family, tokenizer
     again = load_bi_encoder(tmp_path / "made", dropout=0.3).eval()
     same = vectors_of(encoder_of(again, tokenizer_folder), tokenizer_folder, LENGTH, FORM.passage_prompt)
     torch.testing.assert_close(same.tensors(), passage.tensors(), rtol=0, atol=0)
+    assert view_widths(tmp_path / "made") == {"late": 8}
     assert "`MultiVectorEncoder`, the same vectors" in (tmp_path / "made" / "README.md").read_text()
 
 

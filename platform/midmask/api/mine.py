@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from midmask.api.calls import as_changes, check_reach, compute, open_store, read_as, recipe_for_model, runner_in
+from midmask.api.calls import as_changes, check_reach, open_store, read_as, recipe_for_model, runner_in
 from midmask.api.corpus import Corpus
 from midmask.api.scores import find_split
 from midmask.api.train import Run
@@ -83,7 +83,6 @@ def mine(
     max_queries: int | None = None,
     settings: Mapping[str, object] | None = None,
     storage: str | Path | None = None,
-    ray: bool = False,
     progress: bool = True,
 ) -> Negatives:
     """Ranks all documents for a split's queries and takes hard negatives from the ranks. Documents that are judged
@@ -107,7 +106,7 @@ def mine(
         max_queries: of a larger split, so many queries, always the same; none: all.
         settings: dotted path -> value, of `corpus`, `tokens` and `stages.0.mine`, such as
             {"stages.0.mine.filters.near_duplicates": 0.7}. They win over the arguments.
-        storage, ray, progress: as for `train`. Vectors and ranks are kept: mining again with another margin takes
+        storage, progress: as for `train`. Vectors and ranks are kept: mining again with another margin takes
             seconds, and a call after an interruption goes on.
 
     Raises:
@@ -135,6 +134,6 @@ def mine(
     find_split(where, config.split)
     planned = plan(recipe)
     step = planned.mining(config, model=encoder)
-    runner = runner_in(store, ray=ray, progress=progress)
-    mined = compute(runner, step)
-    return Negatives(mined, compute(runner, planned.corpus), recipe.tokens.titles)
+    runner = runner_in(store, progress=progress)
+    mined = runner.compute(step)
+    return Negatives(mined, runner.compute(planned.corpus), recipe.tokens.titles)

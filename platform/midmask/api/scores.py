@@ -123,7 +123,7 @@ def evaluate(
     is_run = isinstance(model, Run)
     check_reach(changes, READ if is_run else (*READ, "tokens"), f"the evaluation of {'a run' if is_run else model}")
     where = read_as(_collection(model, corpus, runner.storage), changes)
-    asked = {"evaluation.measures": tuple(measures), "evaluation.split": _split(where, split)}
+    asked = {"evaluation.measures": tuple(measures), "evaluation.split": find_split(where, split)}
     system, step = _evaluation(model, corpus, where, asked | changes)
     return Scores(system, runner.compute(step))
 
@@ -152,8 +152,9 @@ def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: P
     return collection.model_copy(update={"splits": "official"})
 
 
-def _split(corpus: CorpusConfig, asked: str | None) -> str:
-    """
+def find_split(corpus: CorpusConfig, asked: str | None) -> str:
+    """The split that is asked for, else the usual one.
+
     Raises:
         UserError: if the corpus has no judged queries, or not this split.
     """

@@ -20,6 +20,7 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import passage_encoding_step
 from midmask.retrieve.searcher import Hit, Searcher
 from midmask.store.artifact import Artifact, load
+from midmask.store.place import Place
 from midmask.store.tables import read_table
 
 if TYPE_CHECKING:
@@ -96,13 +97,21 @@ class Run:
     @property
     def losses(self) -> dict[str, list[float]]:
         """The loss after each optimiser step of each training, in order: `pretrain`, then `finetune.0`, …"""
+        return {name: read_table(place / "trace.parquet")["loss"].to_pylist() for name, place in self._trained.items()}
+
+    @property
+    def stages(self) -> dict[str, Path]:
+        """The model's folder after each training, by the names of `losses`, each with the heads that the next training
+        drops (`heads.safetensors`). Copy what is to be kept: the store may be cleaned.
+        """
+        return {name: (place / "model").local() for name, place in self._trained.items()}
+
+    @property
+    def _trained(self) -> dict[str, Place]:
+        """The artifacts of the run's finished trainings."""
         trainings, storage = self.plan.trainings, self.runner.storage
         steps = trainings if self.step in self.plan.stages else {"pretrain": trainings["pretrain"]}
-        return {
-            name: read_table(load(step.place(storage)).place / "trace.parquet")["loss"].to_pylist()
-            for name, step in steps.items()
-            if step.is_finished(storage)
-        }
+        return {name: load(step.place(storage)).place for name, step in steps.items() if step.is_finished(storage)}
 
     def __repr__(self) -> str:
         return f"Run({self.recipe.name} on {self.recipe.corpus.short_name}: {self.model})"

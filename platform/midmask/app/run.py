@@ -20,6 +20,7 @@ from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, op
 from midmask.backend.cluster import whole
 from midmask.backend.executor import execute
 from midmask.core.config import fingerprint, flatten
+from midmask.encoders.model_settings import view_widths
 from midmask.experiment.evaluations import EVALUATION_FIELDS
 from midmask.experiment.events import Observer, StepEvent, unobserved
 from midmask.experiment.graph import Graph, Step
@@ -31,6 +32,7 @@ from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, TIES_PARAM, Ru
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import RUN_FILE
+from midmask.tracking.runs import Tracker
 
 
 def compute(
@@ -139,3 +141,22 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
     """Fields of a recipe that change what is measured of a run file, by dotted path."""
     settings = {f"evaluation.{name}" for name in EVALUATION_FIELDS}
     return {path: value for path, value in flatten(recipe).items() if path.startswith("corpus.") or path in settings}
+
+
+def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, alias: str) -> str:
+    """Registers what a fine-tuning step made, and points the alias to it; the URI of its version.
+
+    The lineage names every step behind the model, in order, by fingerprint.
+    """
+    from midmask.tracking.models import RegistryEntry, register_model  # here, since MLflow's models take long to import
+
+    lineage = {"recipe": recipe.name, "protocol": recipe.protocol, "corpus": recipe.corpus.short_name}
+    lineage |= {f"step.{number:02d}.{each.name}": each.fingerprint for number, each in enumerate(step.upstream())}
+    with Tracker(options.tracking_uri, options.home) as tracker:
+        run_id = tracker.find(step.fingerprint, step=step.name).finished
+    folder = (artifact.place / "model").local()
+    objective = recipe.objective.name if recipe.objective else recipe.name
+    entry = RegistryEntry(
+        objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id
+    )
+    return register_model(options.tracking_uri, options.home, folder, entry, alias=alias).uri

@@ -15,7 +15,33 @@ if TYPE_CHECKING:
     from midmask.store.artifact import Artifact
 
 
-@program(add_zero_shot_flag)
+def _add_keep_stages_flag(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep-stages",
+        metavar="FOLDER",
+        help="also copy the model after each training there (pretrain, finetune.0, …), with the heads that the next "
+        "one drops",
+    )
+
+
+def _keep_stages(planned: "Plan", options: Options, folder: str | None) -> dict[str, str]:
+    """Copies the models for --keep-stages; the line that says where they lie."""
+    if folder is None:
+        return {}
+    from midmask.experiment.plan import keep_stages
+    from midmask.store.place import Place
+
+    place = Place(resolve_storage(folder, options.home))
+    keep_stages(planned.trainings, Place(options.storage), place)
+    return {"stages": ", ".join(str(place / name) for name in planned.trainings)}
+
+
+def _run_recipe_flags(parser: ArgumentParser) -> None:
+    add_zero_shot_flag(parser)
+    _add_keep_stages_flag(parser)
+
+
+@program(_run_recipe_flags)
 def run_recipe(options: Options, flags: Namespace) -> None:
     """Runs a whole recipe: corpus, tokens, middle training, fine-tuning stages, evaluation on dev and test, beside
     BM25.
@@ -48,7 +74,8 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         tables = [results_table({name: done[name] for name in here}, corpus)]
         tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"
-        print(ending(options, sentence, tables, model_product(model)))
+        further = _keep_stages(planned, options, flags.keep_stages)
+        print(ending(options, sentence, tables, model_product(model), further=further))
 
 
 def _prepare_corpus_flags(parser: ArgumentParser) -> None:
@@ -145,7 +172,18 @@ def pretrain(options: Options, flags: Namespace) -> None:
     print(ending(options, sentence, tables, model_product(encoder.place / "model")))
 
 
-@program()
+def _finetune_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--register",
+        nargs="?",
+        const="candidate",
+        metavar="ALIAS",
+        help="put the last stage's model into MLflow's registry under this alias; default: candidate",
+    )
+    _add_keep_stages_flag(parser)
+
+
+@program(_finetune_flags)
 def finetune(options: Options, flags: Namespace) -> None:
     """Fine-tunes a bi-encoder on the train queries of a corpus, in the stages of a recipe or of --protocol.
 
@@ -154,14 +192,15 @@ def finetune(options: Options, flags: Namespace) -> None:
 
     Examples:
       midmask finetune --recipe none --set backbone.name=FOLDER --corpus beir:FOLDER
-      midmask finetune --protocol ance
+      midmask finetune --protocol ance --register candidate
     """
     from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
     recipe = recipe_for(options, default="retromae")
-    steps = {f"stage {number}": step for number, step in enumerate(plan(recipe).stages, start=1)}
+    planned = plan(recipe)
+    steps = {f"stage {number}": step for number, step in enumerate(planned.stages, start=1)}
     done = compute_or_show(options, recipe, steps)
     if done:
         rows = [
@@ -171,7 +210,13 @@ def finetune(options: Options, flags: Namespace) -> None:
         table = markdown(["fine-tuning", "loss", "steps", "seconds"], rows)
         name, last = list(done.items())[-1]
         sentence = f"{recipe.name} has loss {last.result['loss']:.4f} after {name} of its fine-tuning."
-        print(ending(options, sentence, [table], model_product(last.place / "model")))
+        further = _keep_stages(planned, options, flags.keep_stages)
+        if flags.register:
+            from midmask.app.run import register  # here, so that a dry run waits for neither Ray nor MLflow
+
+            uri = register(options, recipe, steps[name], last, flags.register)
+            further["registered"] = f"{uri}@{flags.register}"
+        print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))
 
 
 def _mine_negatives_flags(parser: ArgumentParser) -> None:

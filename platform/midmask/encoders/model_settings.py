@@ -27,7 +27,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from midmask.core.config import Config, as_user_error
-from midmask.encoders.reading import library_reading, refuse_not_finite, what_is_wrong
+from midmask.encoders.reading import library_reading, read_settings, refuse_not_finite, what_is_wrong
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import (
     MODEL_CONFIG,
@@ -239,6 +239,21 @@ def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
             f"{folder}: {MODULES_FILE}, or a settings file that it names, has a value of another type than "
             f"sentence-transformers writes ({what_is_wrong(error)}); save the model again"
         ) from None
+
+
+def view_widths(folder: Path) -> dict[str, int]:
+    """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
+
+    Raises:
+        UserError: as `read_facts`; or if there is no config of a supported family.
+    """
+    representation, settings = read_facts(folder).representation, read_settings(str(folder), 0.0)
+    widths = {
+        "dense": representation.width or int(settings.hidden_size),
+        "lexical": int(settings.vocab_size),
+        "late": representation.tokens or 0,
+    }
+    return {view: widths[view] for view in representation.views}
 
 
 def read_projection(folder: Path) -> Tensor | None:

@@ -4,6 +4,7 @@ What they print and register is held against the files that they leave: counts, 
 """
 
 import gzip
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from mlflow import MlflowClient
 from transformers import AutoModel
 
 from midmask.app.run_contents import MODEL_PARAM
@@ -111,7 +113,23 @@ def test_3_a_teacher_scores_every_candidate_of_every_train_query(pipeline: Pipel
     assert len(rows) == len(listed) + result_of(input_of(scored, "negatives"))["negatives"]
 
 
-def test_4_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: Pipeline) -> None:
+def test_4_a_fine_tuned_model_is_registered_with_its_bytes_and_its_lineage(pipeline: Pipeline) -> None:
+    done = pipeline.run("finetune", "--register", "trial", "--keep-stages", str(pipeline.home / "stages"))
+    artifact = pipeline.artifact("finetune", done.out)
+    client = MlflowClient(f"sqlite:///{pipeline.home}/mlflow.db")
+    ((name, number),) = re.findall(r"registered: models:/([\w.-]+)/(\d+)@trial", done.out)
+    version = client.get_model_version_by_alias(name, "trial")
+    assert str(version.version) == number
+    steps = {input_of(artifact, "start").name, input_of(input_of(artifact, "scores"), "teacher").name}
+    assert steps <= set(version.tags.values()) | set(map(str, version.params or {}))
+    stored = [path for path in pipeline.home.rglob("model.safetensors") if "store" not in path.parts]
+    wanted = hashlib.sha256((artifact / "model" / "model.safetensors").read_bytes()).hexdigest()
+    assert wanted in {hashlib.sha256(path.read_bytes()).hexdigest() for path in stored}
+    kept = {path.parent.name for path in (pipeline.home / "stages").glob("*/heads.safetensors")}
+    assert {"pretrain"} <= kept, "the decoder's weights lie beside the middle training's"
+
+
+def test_5_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: Pipeline) -> None:
     done = pipeline.run("mine_negatives")
     folder = pipeline.artifact("mine", done.out)
     rows = pq.read_table(folder / "negatives.parquet").to_pylist()
@@ -126,7 +144,7 @@ def test_4_mined_negatives_are_ranked_passages_that_are_not_relevant(pipeline: P
     assert f"training data: {out[1]}, {len(lines)} lines" in done.out
 
 
-def test_5_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeline) -> None:
+def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeline) -> None:
     model = pipeline.artifact("finetune", pipeline.run("finetune").out) / "model"
     asked = ["--split", "test", "--zero-shot", pipeline.elsewhere]
     done = pipeline.run("evaluate_retriever", "--model", str(model), *asked)
@@ -149,7 +167,7 @@ def test_5_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
     assert "BM25" in done.out and "trained once" not in done.out, "a folder's seeds are not known here"
 
 
-def test_6_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline: Pipeline) -> None:
+def test_7_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline: Pipeline) -> None:
     jobs = ("prepare_corpus", "pretrain", "finetune")
     for job in jobs:
         pipeline.run(job)
@@ -174,7 +192,7 @@ def test_6_a_whole_recipe_computes_nothing_twice_and_prints_both_splits(pipeline
     assert {key: f"{value:.4f}" for key, value in whole.metrics.items()} == main
 
 
-def test_7_what_another_collection_is_read_for_is_made_of_it(pipeline: Pipeline) -> None:
+def test_8_what_another_collection_is_read_for_is_made_of_it(pipeline: Pipeline) -> None:
     """By a recipe that reads it: another one is refused."""
     asked = ["--pretrain-on", pipeline.elsewhere, "--pseudo-queries", "titles"]
     refused = run_job("prepare_corpus", "--corpus", pipeline.corpus, *asked, home=pipeline.home)
