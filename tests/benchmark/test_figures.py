@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -56,8 +57,18 @@ def test_there_is_no_table_without_a_baseline_in_two_settings():
 def test_what_was_read_stands_beside_a_system_where_it_differs():
     truth = {dense(name, setting=one): 0.3 for name in ("none", "mlm") for one in SETTINGS[:2]}
     more = {dense("mlm", collection="wiki", setting=SETTINGS[1]): 0.4}
-    rows = cells(figures.gains_table(results(drawn({**truth, **more}, noise=QUIET)), "none", "RR@10"))[2:]
+    made = results(drawn({**truth, **more}, noise=QUIET))
+    rows = cells(figures.gains_table(figures.gains_of(made, "none", "RR@10")))[2:]
     assert [row[1] for row in rows] == ["mlm (corpus)", "mlm (wiki)"] and rows[1][2] == "—"
+
+
+def test_the_figure_draws_every_gain_with_its_interval_in_a_panel_for_each_view():
+    gains = figures.gains_of(found(), "none", "RR@10")
+    drawing = ElementTree.fromstring(figures.draw_gains(gains, "none", "RR@10"))
+    texts = {text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"squad test, dense", *SETTINGS, "mlm", "retromae"} <= texts
+    assert figures.draw_gains(gains, "none", "RR@10") == figures.draw_gains(gains, "none", "RR@10")
+    assert figures.INK not in figures.draw_gains(gains, "none", "RR@10"), "text follows the page, light or dark"
 
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
@@ -65,7 +76,7 @@ RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" /
 
 def test_the_page_has_the_differences_to_mlm_that_the_records_give():
     """Twelve, all positive, smaller the more labels follow."""
-    table = figures.gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10")
+    table = figures.gains_table(figures.gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10"))
     assert table in (RECORDS.parents[1] / "pretrained.md").read_text("utf-8")
     rows = re.findall(r"^\| (\w+) test, dense +\| +(\w+) \| (.*) \|$", table, re.M)
     assert {row[:2] for row in rows} == {(c, s) for c in ("squad", "cranfield") for s in ("retromae", "dupmae")}
@@ -86,9 +97,10 @@ def test_a_difference_of_one_seed_is_that_of_a_paired_t_test(corpus):
         here = [row for row in rows if (row["corpus"], row["split"], row["measure"]) == (corpus, "test", "nDCG@10")]
         values.append(np.array([row["value"] for row in sorted(here, key=lambda row: row["query_id"])]))
     interval = stats.ttest_rel(*values).confidence_interval(0.95)
-    table = figures.gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
-    (row,) = (line for line in table.splitlines() if line.startswith(f"| {corpus} "))
-    assert f"{np.mean(values[0] - values[1]):+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]" in row
+    gains = figures.gains_of_records(RECORDS, "mlm", ("dupmae",), ("no labels", "1k labels"), "nDCG@10")
+    (own,) = (one.estimate for one in gains if one.title.startswith(corpus) and one.setting == "no labels")
+    found = own.value, own.low, own.high
+    assert found == pytest.approx((np.mean(values[0] - values[1]), interval.low, interval.high), abs=1e-9)
 
 
 RETROMAE, NONE = dense("retromae"), dense("none")

@@ -1,17 +1,20 @@
-"""What middle training gains over a baseline in the same setting, as a table of numbers with their intervals.
+"""What middle training gains over a baseline in the same setting, with intervals: a table, and a figure of it.
 
 With settings that differ in their labelled queries, it answers when middle training pays.
 
     python -m midmask.benchmark.figures docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
-        --systems retromae,dupmae --settings "no labels,1k labels,10k labels"
+        --systems retromae,dupmae --settings "no labels,1k labels,10k labels" --out gains.svg
 
-prints such a table from a folder of records.
+prints such a table from a folder of records, and draws the same numbers.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midmask.benchmark.design import VIEW_NAMES
 from midmask.benchmark.records import recorded_results
@@ -19,30 +22,102 @@ from midmask.benchmark.results import Results, SystemKey, order_splits, weigh
 from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
 from midmask.evaluation.rendering import markdown
-from midmask.evaluation.statistics.intervals import contrast
+from midmask.evaluation.statistics.intervals import IntervalEstimate, contrast
 from midmask.evaluation.statistics.significance import p_text
 from midmask.store.place import Place
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def gains_table(results: Results, baseline: str, measure: str) -> str:
-    """Markdown: a row for each system on each corpus, a column for each setting of the baseline; empty where the
-    baseline was measured in fewer than two settings.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Of Okabe and Ito (2008), which colour-blind readers tell apart; one a system, the seventh starts again."""
+
+INK = "#010203"
+"""What Matplotlib is given for lines and text; `THEME` has the colours that stand in for it."""
+
+THEME = """<style>svg {color: #1f2328} @media (prefers-color-scheme: dark) {svg {color: #e6edf3}}</style>"""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The difference of a system to the baseline in one setting, on one corpus and split with one representation."""
+
+    title: str  # corpus, split, representation
+    system: str
+    setting: str
+    estimate: IntervalEstimate
+
+    def __str__(self) -> str:
+        found = self.estimate
+        return f"{found.value:+.4f} [{found.low:+.4f}, {found.high:+.4f}], {p_text(found.p, 'p = ', 'p ')}"
+
+
+def gains_of(results: Results, baseline: str, measure: str) -> list[Gain]:
+    """All gains over the baseline, of the views (corpus and representation) in which it was measured in several
+    settings.
     """
-    settings: dict[str, None] = {}
-    rows: list[tuple[str, str, dict[str, str]]] = []
+    gains = []
     for title, here in _views(results, measure):
         base = {result.key.setting: result.key for result in here.where(system=baseline)}
-        gains: dict[str, dict[str, str]] = {}
         for key in dict.fromkeys(result.key for result in here):
-            if key.system != baseline and key.setting in base:
-                gains.setdefault(_label(key, here), {})[key.setting] = _gain(key, base[key.setting], here, measure)
-        if len(base) > 1:
-            settings |= dict.fromkeys(base)
-            rows += [(title, system, own) for system, own in gains.items()]
-    if not rows:
+            if len(base) > 1 and key.system != baseline and key.setting in base:
+                gains.append(Gain(title, _label(key, here), key.setting, _gain(key, base[key.setting], here, measure)))
+    return gains
+
+
+def gains_table(gains: Sequence[Gain]) -> str:
+    """Markdown: a row for each system in each view, a column for each setting; empty without gains."""
+    if not gains:
         return ""
-    cells = [[title, system, *(own.get(name, MISSING) for name in settings)] for title, system, own in rows]
-    return markdown(["evaluated on", "system", *settings], cells)
+    cells = {(gain.title, gain.system, gain.setting): str(gain) for gain in gains}
+    settings = list(dict.fromkeys(gain.setting for gain in gains))
+    rows = [
+        [title, system, *(cells.get((title, system, setting), MISSING) for setting in settings)]
+        for title, system in dict.fromkeys((gain.title, gain.system) for gain in gains)
+    ]
+    return markdown(["evaluated on", "system", *settings], rows)
+
+
+def draw_gains(gains: Sequence[Gain], baseline: str, measure: str) -> str:
+    """The same numbers as SVG, a panel for each view, for light pages and dark ones."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    titles = list(dict.fromkeys(gain.title for gain in gains))
+    systems = list(dict.fromkeys(gain.system for gain in gains))
+    inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    written = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gains", **dict.fromkeys(inks, INK)}):
+        figure = Figure(figsize=(3.6 * len(titles) + 0.6, 3.2), layout="constrained", facecolor="none")
+        panels = figure.subplots(1, len(titles), squeeze=False)[0]
+        for axes, title in zip(panels, titles, strict=True):
+            _draw_panel(axes, [gain for gain in gains if gain.title == title], systems)
+            axes.set_title(title, fontsize=10)
+        panels[0].set_ylabel(f"{measure} less that of {baseline}")
+        panels[-1].legend(frameon=False, fontsize=9)
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    text = written.getvalue()
+    start = text.index(">", text.index("<svg")) + 1
+    return text[:start] + THEME + text[start:].replace(INK, "currentColor")
+
+
+def _draw_panel(axes: "Axes", gains: Sequence[Gain], systems: Sequence[str]) -> None:
+    """Points with whiskers, one colour a system, side by side above their setting; a line at no gain."""
+    settings = list(dict.fromkeys(gain.setting for gain in gains))
+    axes.set_facecolor("none")
+    axes.axhline(0, color=INK, linewidth=0.8)
+    for number, system in enumerate(systems):
+        own = [gain for gain in gains if gain.system == system]
+        places = [settings.index(gain.setting) + 0.12 * (number - (len(systems) - 1) / 2) for gain in own]
+        whiskers = [
+            [gain.estimate.value - gain.estimate.low for gain in own],
+            [gain.estimate.high - gain.estimate.value for gain in own],
+        ]
+        values, colour = [gain.estimate.value for gain in own], COLOURS[number % len(COLOURS)]
+        axes.errorbar(places, values, whiskers, fmt="o", markersize=4, capsize=3, color=colour, label=system)
+    axes.set_xticks(range(len(settings)), settings)
+    axes.set_xlim(-0.5, len(settings) - 0.5)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _views(results: Results, measure: str) -> Iterator[tuple[str, Results]]:
@@ -57,11 +132,10 @@ def _views(results: Results, measure: str) -> Iterator[tuple[str, Results]]:
             yield f"{corpus} {split}, {VIEW_NAMES.get(name, name)}", here.where(representation=name)
 
 
-def _gain(key: SystemKey, base: SystemKey, here: Results, measure: str) -> str:
+def _gain(key: SystemKey, base: SystemKey, here: Results, measure: str) -> IntervalEstimate:
     """The gain of a system over another one on the one corpus and split of these results."""
     place = [(here[0].corpus, here[0].split)]
-    gain = contrast([weigh(of, sign, here, place, measure) for sign, of in ((1.0, key), (-1.0, base))])
-    return f"{gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}], {p_text(gain.p, 'p = ', 'p ')}"
+    return contrast([weigh(of, sign, here, place, measure) for sign, of in ((1.0, key), (-1.0, base))])
 
 
 def _label(key: SystemKey, here: Results) -> str:
@@ -72,7 +146,7 @@ def _label(key: SystemKey, here: Results) -> str:
 
 def gains(results: Results, baseline: str | None, measure: str) -> str:
     """The table with a sentence on what is in it; empty without a baseline in two settings."""
-    table = gains_table(results, baseline, measure) if baseline else ""
+    table = gains_table(gains_of(results, baseline, measure)) if baseline else ""
     if not table:
         return ""
     middle = len({result.pretrain_seed for result in results} - {None})
@@ -83,9 +157,11 @@ def gains(results: Results, baseline: str | None, measure: str) -> str:
     )
 
 
-def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settings: Sequence[str], measure: str) -> str:
-    """The table of gains of these systems over the baseline, from all seeds in a folder of records; columns are the
-    settings, in this order.
+def gains_of_records(
+    folder: Path, baseline: str, systems: Sequence[str], settings: Sequence[str], measure: str
+) -> list[Gain]:
+    """The gains of these systems over the baseline, from all seeds in a folder of records, in the order of the
+    settings.
 
     Raises:
         UserError: for a system or a setting without a record, or a file that is none.
@@ -97,7 +173,7 @@ def gains_of_records(folder: Path, baseline: str, systems: Sequence[str], settin
                 raise unknown(f"{field} in {folder}", name, results.names(field))
     in_order = (result for name in settings for result in results.where(setting=name))
     selected = [result for result in in_order if result.key.system in (baseline, *systems)]
-    return gains_table(Results(selected), baseline, measure)
+    return gains_of(Results(selected), baseline, measure)
 
 
 def main() -> int:
@@ -105,10 +181,14 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     for name in ("baseline", "systems", "settings", "measure"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--out", type=Path, metavar="FILE.svg", help="also draw them there")
     flags = parser.parse_args()
     try:
         names = flags.systems.split(","), flags.settings.split(",")
-        print(gains_of_records(flags.folder, flags.baseline, *names, flags.measure))
+        found = gains_of_records(flags.folder, flags.baseline, *names, flags.measure)
+        print(gains_table(found))
+        if flags.out:
+            flags.out.write_text(draw_gains(found, flags.baseline, flags.measure), "utf-8")
     except UserError as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2
