@@ -181,15 +181,16 @@ def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[i
     """The seeds (of the middle training, of the fine-tuning) that a system is trained with.
 
     Each middle training is fine-tuned with seeds of its own, as many as the benchmark has, so that no two of them share
-    their batches; a system without middle training is fine-tuned with all of these.
+    their batches; a system without middle training is fine-tuned with all of these. They follow from the seed of the
+    middle training alone, so a benchmark may be run in parts.
     """
     own, is_tuned = recipe.pretrain.seed, is_fine_tuned(benchmark, key)
     seeds, span = benchmark.seeds if is_tuned else benchmark.seeds[:1], max(benchmark.seeds) - min(benchmark.seeds) + 1
-    middle = enumerate(benchmark.pretrain_seeds or (own,))
-    nested = [(pretrain, seed + number * span) for number, pretrain in middle for seed in seeds]
+    middle = {pretrain: pretrain * span for pretrain in benchmark.pretrain_seeds} or {own: 0}
+    nested = [(pretrain, seed + first) for pretrain, first in middle.items() for seed in seeds]
     if recipe.objective:
         return nested
-    return [(own, seed) for _, seed in (nested if is_tuned else nested[:1])]
+    return [(own, seed) for _, seed in nested] if is_tuned else [(own, benchmark.seeds[0])]
 
 
 def reason_not_run(benchmark: Benchmark, key: SystemKey) -> str | None:
