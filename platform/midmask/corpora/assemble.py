@@ -90,7 +90,11 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     else:
         collection = Collection(corpus, config, stream, rejected)
         if not write_shards(passages.watch(collection.passages()), out / "docs"):
-            raise UserError(_nothing_in(config, rejected))
+            bad = "; ".join(rejected.examples["docs"])
+            raise UserError(
+                f"{config.name}: there is no passage in it{bad and f' but bad rows, first: {bad}'}; wanted is "
+                f"{reader_of(config.format).layout}"
+            )
         queries, qrels, rule = collection.read_judged()
         answers = queries.filter(pc.is_valid(queries.column("answers"))).select(ANSWERS.names)
         missing = collection.missing_passages(qrels)
@@ -119,13 +123,6 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
     (out / "statistics.json").write_json(statistics)
     counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
     return {**facts, **counts, "titled": passages.titled}
-
-
-def _nothing_in(config: CorpusConfig, rejected: Quarantine) -> str:
-    kinds = rejected.kinds("docs")
-    first = f". First: {'; '.join(rejected.examples['docs'])}" if kinds else ""
-    layout = reader_of(config.format).layout
-    return f"{config.name}: there is no passage in it{f' ({kinds})' if kinds else ''}; wanted is {layout}{first}"
 
 
 def _write_self_matches(config: CorpusConfig, out: Place, queries: pa.Table, qrels: pa.Table) -> dict[str, Any]:

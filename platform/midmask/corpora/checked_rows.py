@@ -60,18 +60,15 @@ class Quarantine:
             UserError: if the share of bad rows is above the threshold.
         """
         bad = sum(number for kind, number in self.bad[rows].items() if kind not in TOLERATED)
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
         read = bad + self.kept[rows] + self.left_out[rows].total()
         if bad > self._threshold * read:
             raise UserError(
                 f"{self._source}: {bad:,} of {read:,} rows of the {rows} are bad ({bad / read:.2%}, "
-                f"corpus.bad_rows_threshold = {self._threshold:g}): {self.kinds(rows)}; first: "
+                f"corpus.bad_rows_threshold = {self._threshold:g}): {kinds}; first: "
                 f"{'; '.join(self.examples[rows])}. Mend the files, or go on without these rows: "
                 f"{how_to_set({'corpus.bad_rows_threshold': 'SHARE'})}"
             )
-
-    def kinds(self, rows: str) -> str:
-        """The kinds of faults with the number of rows of each, the most frequent first; "" without bad rows."""
-        return ", ".join(f"{number:,} {kind}" for kind, number in self.bad[rows].most_common())
 
     def result(self) -> dict[str, Any]:
         """rows_read = rows_kept + sum of rows_quarantined (by fault) + sum of rows_left_out (by rule)."""

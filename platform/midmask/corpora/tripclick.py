@@ -1,6 +1,6 @@
 """TripClick (Rekabsaz et al. 2021), as its `benchmark` folder is laid out, each file plain or .gz.
 
-- `documents/docs_grp_*.txt` of <DOC> elements (`docs/` will do, too);
+- `documents/docs_grp_*.txt` of <DOC> elements;
 - `topics/topics.SLICE.SPLIT.txt` of <top> elements, SLICE head, torso or tail by how often the query was
   asked, SPLIT train, val (here: dev) or test;
 - `qrels/qrels.raw.SLICE.SPLIT.txt`: 1 clicked, 0 shown above a click; `qrels/qrels.dctr.head.SPLIT.txt`: 0 to 3 by the
@@ -97,9 +97,7 @@ def open_tripclick(folder: Place) -> CorpusPieces:
     if not folder.exists():
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     root = "benchmark/" if (folder / "benchmark").exists() else ""
-    documents = [
-        f"{root}{part}/{file}" for part in ("documents", "docs") for file in data_files(folder / f"{root}{part}")
-    ]
+    documents = [f"{root}documents/{file}" for file in data_files(folder / f"{root}documents")]
     topics = [f"{root}topics/{file}" for file in data_files(folder / f"{root}topics") if TOPICS.fullmatch(file)]
     judgements = [match for file in data_files(folder / f"{root}qrels") if (match := QRELS.fullmatch(file))]
     for file, present in (

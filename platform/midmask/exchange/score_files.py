@@ -52,15 +52,13 @@ def _read_parquet(place: Place) -> Iterator[ScoreList]:
 
 
 def _read_lines(place: Place) -> Iterator[ScoreList]:
-    for number, lists in parse_lines(place, _score_lists, LINES):
-        for query, ids, scores in lists:
-            yield f"line {number}", query, ids, scores
+    def lists_in(row: Any) -> list[tuple[Any, Any, Any]]:
+        if "positives" not in row:
+            return [(row["query_id"], row["corpus_id"], row["score"])]
+        return [(row["query_id"], row[kind]["doc_id"], row[kind]["score"]) for kind in ("positives", "negatives")]
 
-
-def _score_lists(row: Any) -> list[tuple[Any, Any, Any]]:
-    """A line's query with its passages and their scores."""
-    parts = [row["positives"], row["negatives"]] if "positives" in row else [{**row, "doc_id": row["corpus_id"]}]
-    return [(row["query_id"], part["doc_id"], part["score"]) for part in parts]
+    for number, lists in parse_lines(place, lists_in, LINES):
+        yield from ((f"line {number}", *own) for own in lists)
 
 
 def _read_columns(place: Place) -> Iterator[ScoreList]:

@@ -166,10 +166,11 @@ def markdown_blocks(text: str) -> Iterator[TextBlock]:
     tokens = parser.parse(_NO_XML.sub(" ", text))
     if any(token.level >= NESTING - 1 for token in tokens):
         return text_blocks(text)
-    page = XMLParser(target=_Page(markdown=True))
+    page: Any = XMLParser(target=_Page(markdown=True))
     rendered = parser.renderer.render(tokens, parser.options, {})
     page.feed("<body>" + re.sub(">\n+<", "><", rendered) + "</body>")
-    return page.close().blocks  # type: ignore[no-any-return]
+    document: ParsedDocument = page.close()
+    return document.blocks
 
 
 def _without_tags(renderer: Any, tokens: Any, place: int, options: Any, env: Any) -> str:
