@@ -57,7 +57,8 @@ def headline(verdict: Verdict) -> str:
     """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
     the made test queries and what it costs.
     """
-    is_lacking = not verdict.compared_middle_training and verdict.not_tried
+    is_compared = any(one.training == "middle training" for one in verdict.systems)
+    is_lacking = verdict.not_tried and not is_compared
     return ("No middle training was compared: “Not tried” says why. " if is_lacking else "") + _advice(verdict)
 
 

@@ -10,7 +10,7 @@ The paper says no more than that weights are normalised to [0, 1]: source, scali
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
