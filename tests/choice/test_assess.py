@@ -164,12 +164,9 @@ def test_a_budget_is_read_as_it_is_written(text, seconds):
     assert budget_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [*((text, "30m, 8h") for text in ("", "30", "m30", "-5m", "5m?")), ("59s", "less than a minute")],
-)
-def test_another_form_and_what_cannot_be_are_refused(text, said):
-    with pytest.raises(UserError, match=said):
+@pytest.mark.parametrize("text", ["", "30", "m30", "-5m", "5m?", "59s"])
+def test_another_form_and_what_cannot_be_are_refused(text):
+    with pytest.raises(UserError, match="at least a minute, such as 30m, 8h"):
         budget_seconds(text)
 
 

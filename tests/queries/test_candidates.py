@@ -327,7 +327,7 @@ def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:
     documents = {f"q{n}": [f"doc{random_.randint(0, 80)}"] for n in range(400)}
     documents |= {"both": ["doc1", "doc2"], "and": ["doc2", "doc3"]}
     passages = {query: [f"p{query}"] for query in documents}
-    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
+    splits, rule = split_by_document(documents, passages, QueriesConfig())
     assert rule == BY_DOCUMENT and set(splits) == set(documents)
     of: dict[str, set[str]] = {}
     for query, own in documents.items():
@@ -337,14 +337,14 @@ def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:
     for name, share in (("train", 0.6), ("dev", 0.15), ("test", 0.25)):
         assert abs(sum(split == name for split in splits.values()) / len(splits) - share) < 0.03
     backwards = dict(reversed(documents.items()))
-    assert split_by_document(backwards, passages, 0.15, 0.25, 0)[0] == splits
-    assert split_by_document(documents, passages, 0.15, 0.25, 1)[0] != splits
+    assert split_by_document(backwards, passages, QueriesConfig())[0] == splits
+    assert split_by_document(documents, passages, QueriesConfig(seed=1))[0] != splits
 
 
 def test_one_large_document_is_divided_by_passage() -> None:
     documents = {f"q{n}": ["the book"] for n in range(100)}
     passages = {f"q{n}": [f"p{n // 2}"] for n in range(100)}
-    splits, rule = split_by_document(documents, passages, 0.15, 0.25, 0)
+    splits, rule = split_by_document(documents, passages, QueriesConfig())
     assert rule == BY_PASSAGE and set(splits.values()) == {"train", "dev", "test"}
     assert all(splits[f"q{n}"] == splits[f"q{n + 1}"] for n in range(0, 100, 2)), "a passage is in one split"
 

@@ -74,7 +74,7 @@ ASK = """
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.sources import Opening, open_source
-source = open_source("first_words", Opening(QueriesConfig(sources={"first_words": 1.0}), None, None))
+source = open_source("first_words", Opening(QueriesConfig(sources={"first_words": 1.0}), None))
 assert [made.text for made in source.queries([Passage("p", "", "a b c d e f g")])] == ["a b c d e"]
 assert "first_words" in QueriesConfig.model_fields["sources"].description
 """
@@ -89,7 +89,7 @@ def change(path: Path, old: str, new: str) -> None:
 PARTS = {
     "corpora": ("lines", FORMAT, '"texts": Format("texts")', '"lines": Format("lines")', READ),
     "queries": (
-        *("first_words", SOURCE, '"spans": ("plain_sources", "SpanQueries")'),
+        *("first_words", SOURCE, '"keyphrases": ("plain_sources", "KeyphraseQueries")'),
         *('"first_words": ("first_words", "FirstWords")', ASK),
     ),
 }

@@ -104,8 +104,7 @@ def request_for(options: Options, flags: Namespace) -> Request:
     sources = dict(flags.query_sources or QueriesConfig().sources)
     if flags.queries:
         sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
-    limit = {} if flags.max_queries is None else {"max_queries": flags.max_queries}
-    fields = {"sources": sources, "judged_by": names_in(flags.judged_by or ""), **limit}
+    fields = {"sources": sources, "judged_by": names_in(flags.judged_by or "")}
     seed, out = options.seed or 0, flags.out or options.home / "verdicts" / corpus.short_name
     return Request(
         corpus=corpus,

@@ -24,7 +24,7 @@ from midmask.store.place import Place
 
 FOLDER = "judgements"
 QUERIES, QRELS, LOCK = "queries.jsonl", "qrels/test.tsv", "lock"
-PASSAGES = ("corpus.jsonl", "corpus.jsonl.gz")
+PASSAGES = "corpus.jsonl.gz"
 
 
 def query_id(text: str) -> str:
@@ -113,11 +113,10 @@ class JudgementStore:
 
     def _link_passages(self) -> None:
         """A link to the collection's file by its name: it holds too when the collection is made again."""
-        for name in PASSAGES:
-            source, target = self._collection / name, self.folder / name
-            if source.exists() and not target.exists():
-                target.unlink(missing_ok=True)
-                target.symlink_to(os.path.relpath(source, self.folder))
+        target = self.folder / PASSAGES
+        if not target.exists():
+            target.unlink(missing_ok=True)
+            target.symlink_to(os.path.relpath(self._collection / PASSAGES, self.folder))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -57,7 +57,8 @@ def headline(verdict: Verdict) -> str:
     """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
     the made test queries and what it costs.
     """
-    is_lacking = not verdict.compared_middle_training and verdict.not_tried
+    is_compared = any(one.training == "middle training" for one in verdict.systems)
+    is_lacking = verdict.not_tried and not is_compared
     return ("No middle training was compared: “Not tried” says why. " if is_lacking else "") + _advice(verdict)
 
 
@@ -132,21 +133,17 @@ def query_sentence(counts: QueryCounts) -> str:
     )
 
 
-def rank_words(rank: int | None) -> str:
-    return "not found" if rank is None else f"rank {rank}"
-
-
 def search_command(verdict: Verdict) -> str:
     """The command that searches with the recommended system."""
     return f"midmask search {shlex.quote(verdict.folder)}"
 
 
 def about_model(verdict: Verdict) -> str:
-    """Sentences on the delivered model, which may be less than the recommended system."""
+    """Sentences where the delivered model is less than the recommended system; else ""."""
     taken, delivered = verdict.recommended, verdict.delivered
     if not verdict.model:
         return f"{named(taken.label)} has no model: nothing was trained for it."
-    sentences = ["model/README.md says what loads it."]
+    sentences = []
     if delivered != taken:
         names = named(taken.label), named(delivered.label)
         sentences.append(f"{names[0]} has no model; the model here is that of {names[1]}, the best system with one.")
@@ -216,11 +213,6 @@ def table_note(verdict: Verdict) -> str:
     )
 
 
-def given_up_note(verdict: Verdict) -> str:
-    """A note on the systems that are not finalists."""
-    return f"Given up before the test. These numbers are of the {verdict.queries.dev:,} dev queries."
-
-
 HEADS = ("Rank", "System", *(name.capitalize() for name in GAINS), "Computing", "Per passage")
 
 WIDE, NARROW = ("wide", 900, 420), ("narrow", 358, 400)
@@ -244,11 +236,11 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sentences = (headline, certainty, table_note, given_up_note, belief, query_sentence)
+    sentences = (headline, certainty, table_note, belief, query_sentence)
     functions = (*sentences, search_command, about_model, interval_level, systems_table, highlight)
     found.globals |= {function.__name__: function for function in functions}
     found.globals["heads"] = HEADS
-    filters = (md, cut, signed, duration, size, rank_words)
+    filters = (md, cut, signed, duration, size)
     found.filters |= {function.__name__: function for function in filters}
     found.filters |= {"fenced": code, "thousands": "{:,}".format}
     return found

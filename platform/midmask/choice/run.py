@@ -57,7 +57,7 @@ SAMPLED = (
     f"searched, those of the queries among them. Every system's {MEASURE} is higher than in the whole."
 )
 
-OTHER_SEED = "another seed moves a gain by a point or so"
+TRAINED_ONCE = "Systems were trained once, with seed {seed}; another seed moves a gain by a point or so."
 
 FROM_OTHERS = "What BM25 adds to the encoder as it is, is expected from other collections: made queries do not tell it."
 
@@ -223,7 +223,7 @@ def _limits(request: Request, made: Made, held: Contest, *, joins: bool) -> tupl
     )
     return (
         f"Nobody asked these queries: they were made from the passages. {learned} People ask otherwise.",
-        *((f"Systems were trained once, with seed {request.seed}; {OTHER_SEED}.",) if trained else ()),
+        *((TRAINED_ONCE.format(seed=request.seed),) if trained else ()),
         "Each query has one relevant passage; others that answer it as well count as wrong.",
         *((FROM_OTHERS,) if joins else ()),
         *(() if tested_on is None else (SAMPLED.format(searched=tested_on.passages, passages=made.passages),)),

@@ -141,11 +141,6 @@ class Verdict:
         return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
 
     @property
-    def compared_middle_training(self) -> bool:
-        """Whether a system with a middle training was measured."""
-        return any(one.training == "middle training" for one in self.systems)
-
-    @property
     def recommended(self) -> SystemEstimate:
         """The estimate of the recommended system.
 

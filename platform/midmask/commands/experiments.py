@@ -129,7 +129,6 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
         "have their own, else sentences; all: each source does both",
     )
     parser.add_argument("--queries", metavar="FILE", help='queries of passages, mixed in: lines {"doc_id", "queries"}')
-    parser.add_argument("--max-queries", type=int, metavar="N", help="made queries that are kept; default: 3000")
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")
     parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, hybrid; default: all")
     parser.add_argument(

@@ -19,7 +19,7 @@ from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.writer import read_shard
-from midmask.queries.config import QueriesConfig
+from midmask.queries.config import DEV, TEST, TRAIN, QueriesConfig
 from midmask.retrieve.bm25.words import StemmedWords
 from midmask.store.place import Place
 
@@ -177,15 +177,11 @@ def split_passages(known: CollectionFacts, config: QueriesConfig) -> tuple[dict[
     groups = {doc_id: known.copies_of(doc_id) for doc_id in known.doc_ids}
     copies = {doc_id: group for doc_id, group in groups.items() if len(group) <= config.copies}
     documents = {doc_id: [known.document_of(member) for member in group] for doc_id, group in copies.items()}
-    return split_by_document(documents, copies, config.dev_share, config.test_share, config.seed)
+    return split_by_document(documents, copies, config)
 
 
 def split_by_document(
-    documents: Mapping[str, Sequence[str]],
-    passages: Mapping[str, Sequence[str]],
-    dev_share: float,
-    test_share: float,
-    seed: int,
+    documents: Mapping[str, Sequence[str]], passages: Mapping[str, Sequence[str]], config: QueriesConfig
 ) -> tuple[dict[str, str], str]:
     """doc_id -> train, dev or test, and the rule of the division.
 
@@ -195,30 +191,30 @@ def split_by_document(
         documents: doc_id -> its document and those of its copies.
         passages: doc_id -> itself and its copies; used as documents where there are too few of these.
     """
+    shares = {TRAIN: 1 - config.dev_share - config.test_share, DEV: config.dev_share, TEST: config.test_share}
     splits: dict[str, str] = {}
     for members, rule in ((documents, BY_DOCUMENT), (passages, BY_PASSAGE)):
-        splits = _divide(members, dev_share, test_share, seed)
-        counts = [sum(split == name for split in splits.values()) for name in ("train", "dev", "test")]
-        expected = [(1 - dev_share - test_share) * len(splits), dev_share * len(splits), test_share * len(splits)]
-        if all(count >= max(1, ENOUGH * share) for count, share in zip(counts, expected, strict=True)):
+        splits = _divide(members, config)
+        counts = Counter(splits.values())
+        if all(counts[name] >= max(1, ENOUGH * share * len(splits)) for name, share in shares.items()):
             return splits, rule
     return splits, BY_PASSAGE
 
 
-def _divide(members: Mapping[str, Sequence[str]], dev_share: float, test_share: float, seed: int) -> dict[str, str]:
+def _divide(members: Mapping[str, Sequence[str]], config: QueriesConfig) -> dict[str, str]:
     """Divides groups in the order of a hash of their names: the first ones are test, the next dev, the rest train.
 
     A group belongs to the split in which its middle passage falls.
     """
     groups = _groups(members)
     names = sorted(groups)
-    order = sorted(zip(hash64(names, f"queries {seed} splits").tolist(), names, strict=True))
+    order = sorted(zip(hash64(names, f"queries {config.seed} splits").tolist(), names, strict=True))
     splits: dict[str, str] = {}
     before, whole = 0, len(members)
     for _, name in order:
         group = groups[name]
         middle = (before + len(group) / 2) / whole
-        split = "test" if middle < test_share else "dev" if middle < test_share + dev_share else "train"
+        split = TEST if middle < config.test_share else DEV if middle < config.test_share + config.dev_share else TRAIN
         splits.update(dict.fromkeys(group, split))
         before += len(group)
     return splits
