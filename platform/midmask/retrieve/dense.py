@@ -115,15 +115,6 @@ def load_faiss() -> Any:
     return faiss
 
 
-def faiss_gpus() -> int:
-    """GPUs that the installed build of faiss sees; a build for CPUs sees none.
-
-    Raises:
-        UserError: as `load_faiss`.
-    """
-    return int(load_faiss().get_num_gpus())
-
-
 class DenseShard(Shard):
     """Passages that are searched by their dense views.
 
