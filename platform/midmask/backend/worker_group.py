@@ -76,22 +76,15 @@ def choose_interface() -> None:
     address = get_node_ip_address()
     if INTERFACE_VARIABLE in os.environ or is_loopback(address):
         return
-    interfaces = interfaces_by_address()
-    if address in interfaces:
-        os.environ[INTERFACE_VARIABLE] = interfaces[address]
-    else:
-        names = ", ".join(f"{name} {each}" for each, name in interfaces.items())
-        logger.warning(
-            "node %s joined Ray as %s, which none of its interfaces has (%s); if workers do not find each other, set "
-            "%s=INTERFACE on it",
-            *(socket.gethostname(), address, names, INTERFACE_VARIABLE),
-        )
-
-
-def interfaces_by_address() -> dict[str, str]:
-    """Internet address -> the interface of this machine that has it."""
-    interfaces = psutil.net_if_addrs().items()
-    return {each.address: name for name, addresses in interfaces for each in addresses if _is_address(each.address)}
+    for name, addresses in psutil.net_if_addrs().items():
+        if address in (each.address for each in addresses):
+            os.environ[INTERFACE_VARIABLE] = name
+            return
+    logger.warning(
+        "node %s joined Ray as %s, which none of its interfaces has; if workers do not find each other, set "
+        "%s=INTERFACE on it",
+        *(socket.gethostname(), address, INTERFACE_VARIABLE),
+    )
 
 
 def refuse_loopback_nodes(nodes: Iterable[Mapping[str, Any]]) -> None:
@@ -114,15 +107,10 @@ def refuse_loopback_nodes(nodes: Iterable[Mapping[str, Any]]) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    return _is_address(address) and ipaddress.ip_address(address).is_loopback
-
-
-def _is_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(text)
-    except ValueError:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:  # a name
         return False
-    return True
 
 
 RESTARTS = 5

@@ -2,13 +2,12 @@
 it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from midmask.experiment.graph import Step
 from midmask.store.artifact import load
-from midmask.store.digests import RECORD
 from midmask.store.place import Place
 
 
@@ -38,9 +37,8 @@ def costs_of(step: Step, storage: Place) -> Costs:
     """The costs of an evaluation that lies in this storage. Steps whose artifacts have been deleted since are left out,
     and so is a prefix that a training went on from: its record holds the prefix's seconds too.
     """
-    records = [
-        (node, load(place).result) for node in _walk_inputs(step) if ((place := node.place(storage)) / RECORD).exists()
-    ]
+    finished = [node for node in step.upstream(resumed=False) if node.is_finished(storage)]
+    records = [(node, load(node.place(storage)).result) for node in finished]
     trainings = [(node.name, result) for node, result in records if node.kind.trains]
     on_gpu = any(result.get("device") == "cuda" for _, result in trainings)
     hours = {True: 0.0, False: 0.0}
@@ -57,18 +55,6 @@ def costs_of(step: Step, storage: Place) -> Costs:
         finetune_tokens=sum(int(result["tokens"]) for name, result in trainings if name == "finetune"),
         **_search_costs(step.inputs["ranked"], results),
     )
-
-
-def _walk_inputs(step: Step) -> Iterator[Step]:
-    """The step and its inputs' inputs, each once, without the prefixes that trainings were resumed from."""
-    seen: set[str] = set()
-    waiting = [step]
-    while waiting:
-        node = waiting.pop()
-        if node.fingerprint not in seen:
-            seen.add(node.fingerprint)
-            waiting += [*node.inputs.values(), *node.prepared.values()]
-            yield node
 
 
 def _search_costs(ranked: Step, results: Mapping[str, dict[str, Any]]) -> dict[str, float | None]:

@@ -71,16 +71,21 @@ class Step:
         """Name -> step whose artifact this one reads: all inputs, and as `resume` the training that it continues."""
         return {**self.inputs, **self.prepared, **({"resume": self.resume} if self.resume else {})}
 
-    def upstream(self) -> Iterator["Step"]:
-        """Every step that this one needs, itself last, each once, in an order that can be run."""
+    def upstream(self, *, resumed: bool = True) -> Iterator["Step"]:
+        """Every step that this one needs, itself last, each once, in an order that can be run.
+
+        Args:
+            resumed: also the prefixes that trainings go on from.
+        """
         seen: set[str] = set()
 
         def walk(step: "Step") -> Iterator["Step"]:
             if step.fingerprint in seen:
                 return
             seen.add(step.fingerprint)
-            for source in step.sources().values():
-                yield from walk(source)
+            for name, source in step.sources().items():
+                if resumed or name != "resume":
+                    yield from walk(source)
             yield step
 
         yield from walk(self)

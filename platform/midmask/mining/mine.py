@@ -96,7 +96,6 @@ class MineConfig(IndexFields, PoolFields, EncodingFields):
     )
     filters: FilterConfig = Field(default_factory=FilterConfig, description="what is refused for being relevant")
     seed: int = Field(0, ge=0, description="seed of the choice among allowed passages")
-    actors: int = runtime(1, "on a cluster: processes that each search a part of the corpus", ge=1)
     threads: int = runtime(1, "threads of each process", ge=1)
 
     @model_validator(mode="after")
