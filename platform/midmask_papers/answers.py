@@ -242,7 +242,7 @@ def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
 
 def _point(ruling: Ruling) -> str:
     """The verdict with the estimate, its interval and the published size, in hundredths."""
-    said = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
+    said: str = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
     if ruling.estimate is not None and ruling.low is not None and ruling.high is not None:
         said += f" {points(ruling.estimate)} [{points(ruling.low)}, {points(ruling.high)}]"
     return said if ruling.published is None else f"{said}, published {points(ruling.published)}"

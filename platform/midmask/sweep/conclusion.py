@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from midmask.core.config import fingerprint
 from midmask.errors import UserError
@@ -30,6 +30,9 @@ from midmask.sweep.sweep_file import (
     SweepPoint,
     SweepResult,
 )
+
+MODES: Sequence[Literal["max", "min"]] = ("max", "min")
+"""Of the measure and of the cost."""
 
 FEW_QUERIES = 50
 """Queries below which no conclusion is drawn."""
@@ -79,8 +82,8 @@ class Trials:
 
     def front(self) -> set[str]:
         """Labels of the complete trials that no other beats in all objectives."""
-        modes = ["max", "min"][: len(self.sweep.space.objectives)]
-        on_it = on_front([trial.outcome.values for trial in self.complete], modes)
+        values = [trial.outcome.values for trial in self.complete]
+        on_it = on_front(values, MODES[: len(self.sweep.space.objectives)])
         return {trial.label for trial, keep in zip(self.complete, on_it, strict=True) if keep}
 
     def standings(self, seeds: SeedSpread) -> dict[str, Comparison]:
@@ -128,8 +131,7 @@ def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
         corpus=sweep.recipe.corpus.short_name,
         search=space.search,
         objectives=tuple(
-            SweepMeasure(measure=name, mode=mode)  # type: ignore[arg-type]
-            for name, mode in zip(space.objectives, ("max", "min"), strict=False)
+            SweepMeasure(measure=name, mode=mode) for name, mode in zip(space.objectives, MODES, strict=False)
         ),
         parameters=tuple(
             SweepParameter(path=path, label=name, log=one.log, constant=one.is_constant)
