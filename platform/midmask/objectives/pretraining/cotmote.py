@@ -88,8 +88,10 @@ class CoTMoTE(Objective):
     def draw(self, batch: Batch) -> CoTMoTERows:
         passage, query = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(passage.ids_BL.device)
-        masked = (mask_for_encoder(text, vocabulary, self.config, count_specials=False) for text in (passage, query))
-        return CoTMoTERows(*masked, next_tokens(query))
+        passages, queries = (
+            mask_for_encoder(text, vocabulary, self.config, count_specials=False) for text in (passage, query)
+        )
+        return CoTMoTERows(passages, queries, next_tokens(query))
 
     def counts(self, drawn: CoTMoTERows) -> dict[str, Tensor]:
         encoded = {f"{side}_mlm": rows.count for side, rows in drawn.sides}
