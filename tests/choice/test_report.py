@@ -25,7 +25,6 @@ from midmask.choice.report import (
     headline,
     readable,
     score,
-    search_command,
     signed,
     verdict_html,
     verdict_markdown,
@@ -278,7 +277,7 @@ def test_a_verdict_without_middle_training_opens_with_it() -> None:
 
 def test_commands_quote_names() -> None:
     one = replace(verdict(), folder="a b'; rm -rf")
-    assert search_command(one) == """midmask search 'a b'"'"'; rm -rf'"""
+    assert """midmask search 'a b'"'"'; rm -rf'\n""" in verdict_markdown(one)
 
 
 @pytest.mark.parametrize("one", [verdict(), undecided()])

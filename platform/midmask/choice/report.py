@@ -133,11 +133,6 @@ def query_sentence(counts: QueryCounts) -> str:
     )
 
 
-def search_command(verdict: Verdict) -> str:
-    """The command that searches with the recommended system."""
-    return f"midmask search {shlex.quote(verdict.folder)}"
-
-
 def about_model(verdict: Verdict) -> str:
     """Sentences where the delivered model is less than the recommended system; else ""."""
     taken, delivered = verdict.recommended, verdict.delivered
@@ -237,12 +232,12 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     sentences = (headline, certainty, table_note, belief, query_sentence)
-    functions = (*sentences, search_command, about_model, interval_level, systems_table, highlight)
+    functions = (*sentences, about_model, interval_level, systems_table, highlight)
     found.globals |= {function.__name__: function for function in functions}
     found.globals["heads"] = HEADS
     filters = (md, cut, signed, duration, size)
     found.filters |= {function.__name__: function for function in filters}
-    found.filters |= {"fenced": code, "thousands": "{:,}".format}
+    found.filters |= {"fenced": code, "thousands": "{:,}".format, "quote": shlex.quote}
     return found
 
 

@@ -144,10 +144,7 @@ def _cells(held: Contest) -> list[BenchmarkCell]:
 
 
 def _measured(
-    cells: Sequence[BenchmarkCell],
-    held: Contest,
-    tested: Mapping[System, Result],
-    storage: Place,
+    cells: Sequence[BenchmarkCell], held: Contest, tested: Mapping[System, Result], storage: Place
 ) -> list[MeasuredSystem]:
     measured = []
     for cell in cells:

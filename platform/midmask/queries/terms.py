@@ -85,10 +85,5 @@ def _worker(config: WeighConfig, inputs: Inputs, out: Place) -> Callable[[str], 
     return write
 
 
-WEIGH = Sharded(
-    folder="weights",
-    over="tokens/passages",
-    worker=_worker,
-    finish=lambda config, inputs, out: {},
-)
+WEIGH = Sharded(folder="weights", over="tokens/passages", worker=_worker, finish=lambda config, inputs, out: {})
 """The step: tokens and statistics in, term weights out (weights/)."""
