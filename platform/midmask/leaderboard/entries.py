@@ -33,7 +33,7 @@ SEPARATOR = " · "
 
 SEEDS = ("pretrain.seed", "train.seed")
 WITHOUT_EFFECT = (
-    *("corpus.bad_rows_threshold", "generate.batch_size", "micro_batch", "memory_gib", "threads", "actors"),
+    *("corpus.bad_rows_threshold", "generate.batch_size", "micro_batch", "memory_gib", "threads"),
     *("log_every", "health_every", "checkpoint_every", "evaluation.split"),
 )
 """Ends of the dotted paths that tell no two systems apart: runtime fields, and which split was looked at."""
