@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midmask.benchmark.design import VIEW_NAMES
 from midmask.benchmark.records import recorded_results
@@ -85,9 +85,10 @@ def draw_gains(gains: Sequence[Gain], baseline: str, measure: str) -> str:
 
     titles = list(dict.fromkeys(gain.title for gain in gains))
     systems = list(dict.fromkeys(gain.system for gain in gains))
-    inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    style: dict[Any, str] = {"svg.fonttype": "none", "svg.hashsalt": "gains"}
+    style |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
     written = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gains", **dict.fromkeys(inks, INK)}):
+    with matplotlib.rc_context(style):
         figure = Figure(figsize=(3.6 * len(titles) + 0.6, 3.2), layout="constrained", facecolor="none")
         panels = figure.subplots(1, len(titles), squeeze=False)[0]
         for axes, title in zip(panels, titles, strict=True):

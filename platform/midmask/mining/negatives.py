@@ -119,7 +119,8 @@ def examine(
 
 def _hashes(names: "pd.Series[str]") -> NDArray[np.uint64]:
     codes, different = names.factorize()
-    return hash64(different.tolist())[codes]
+    hashes: NDArray[np.uint64] = hash64(different.tolist())[codes]
+    return hashes
 
 
 def _are_among(rows: "pd.DataFrame", pairs: "pd.DataFrame") -> "pd.Series[bool]":
@@ -205,7 +206,8 @@ def draw(rows: "pd.DataFrame", codes: Codes, per_query: int, choose: Literal["ra
     fair = rows[codes == ALLOWED].sort_values("source", kind="stable").drop_duplicates(PAIR)
     ordered = fair.sort_values(["query_id", "draw" if choose == "random" else "rank"])
     chosen = ordered.groupby("query_id", observed=True).head(per_query)
-    return chosen.sort_values(["query_id", "source", "rank"]).index.to_numpy()
+    places: NDArray[np.int64] = chosen.sort_values(["query_id", "source", "rank"]).index.to_numpy()
+    return places
 
 
 def negatives_table(rows: "pd.DataFrame", codes: Codes, places: Ints) -> pa.Table:

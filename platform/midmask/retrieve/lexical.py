@@ -200,4 +200,5 @@ class HybridShard(Shard):
         """How far the sum of a guess and a lexical score may lie from the score, for each query."""
         sums = np.concatenate([np.zeros(1), np.abs(words.data).cumsum(dtype=np.float64)])
         lengths_Q: Doubles = np.linalg.norm(dense_QD, axis=1)
-        return self._dense_error * lengths_Q + self._lexical_error * np.diff(sums[words.indptr])
+        lexical_Q: Doubles = np.diff(sums[words.indptr])
+        return self._dense_error * lengths_Q + self._lexical_error * lexical_Q

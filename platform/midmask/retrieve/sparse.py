@@ -94,7 +94,7 @@ def pack_rows(rows: "csr_array") -> bytes:
     shortest = int(lengths.min()) if count else 0
     length_bits = int(lengths.max(initial=shortest) - shortest).bit_length()
     packed = _pack(rows.indices, _term_bits(width)) + _pack(lengths - shortest, length_bits)
-    body = rows.data.astype("<f4").tobytes() + packed
+    body: bytes = rows.data.astype("<f4").tobytes() + packed
     counts = (count, rows.nnz, width, shortest, length_bits)
     return HEADER.pack(MAGIC, VERSION, *counts, zlib.crc32(body)) + body
 
