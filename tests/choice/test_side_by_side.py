@@ -42,10 +42,10 @@ def site(folder: Path) -> SideBySide:
     return SideBySide(folder)
 
 
-def evaluated(model: str, folder: Path, storage: Path, **more: object) -> dict[str, list[str]]:
+def evaluated(model: str, folder: Path, storage: Path, settings: dict[str, object]) -> dict[str, list[str]]:
     """Query text -> documents, as `midmask.evaluate` ranks them for the collection's own queries."""
     corpus = midmask.Corpus.from_beir(folder / "collection")
-    scores = midmask.evaluate(model, corpus, split="test", storage=storage, progress=False, **more)  # type: ignore[arg-type]
+    scores = midmask.evaluate(model, corpus, split="test", settings=settings, storage=storage, progress=False)
     lists: dict[str, list[str]] = {}
     name = f"{corpus.name}.test.trec.gz"
     for _, line in text_lines(scores.artifact.place / "runs" / name):
@@ -65,9 +65,9 @@ def test_systems_stand_in_the_verdicts_order_and_a_missing_model_is_told(site: S
 
 @pytest.mark.parametrize("label", [*ASKED, "dupmae · hybrid with BM25"])
 def test_a_typed_query_is_ranked_as_an_evaluation_ranks_it(label, site, folder, tmp_path) -> None:
-    share = {"bm25_share": 0.5, "fusion": "convex"} if "BM25" in label else {}
+    share = {"evaluation.bm25_share": 0.5, "evaluation.fusion": "convex"} if "BM25" in label else {}
     model = ASKED.get(label, "models/hybrid/model")
-    expected = evaluated(str(folder / model), folder, tmp_path, **share)
+    expected = evaluated(str(folder / model), folder, tmp_path, share)
     for text, _ in QUERIES.values():
         assert [hit.doc_id for hit in site.search(label, text, 100)] == expected[text]
         hits = site.search(label, text, 5)

@@ -25,7 +25,6 @@ from midmask.encoders.seq2seq import build_seq2seq
 from midmask.errors import UserError
 from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.plan import Plan, plan
-from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.recipes import RECIPES
 from midmask.retrieve.text_encoder import load_base_model, open_encoder, refuse_unfit
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
@@ -210,13 +209,10 @@ def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused(folder: Path, v
     open_encoder(folder, vocabulary, "passage")  # rows of the tokenizer that it was trained with have vectors
 
 
-def test_teachers_and_generators_are_read_alike(folder: Path, tmp_path: Path) -> None:
+def test_teachers_are_read_alike(tmp_path: Path) -> None:
     write_classifier(tmp_path / "teacher", 1)
     rewrite(tmp_path / "teacher", lambda weights: {f"module.{name}": value for name, value in weights.items()})
     assert "module." in refusal(lambda: read_cross_encoder(tmp_path / "teacher"))
-    edit(folder / "config.json", architectures=["BertLMHeadModel"], is_decoder=True)
-    rewrite(folder, lambda weights: {f"module.{name}": value for name, value in weights.items()})
-    assert "module." in refusal(lambda: QueryGenerator(folder, GenerateConfig()))
 
 
 def test_a_lexical_view_needs_its_own_head(folder: Path, vocabulary: Vocabulary) -> None:

@@ -1,6 +1,6 @@
 """What is judged and listed is measured as it is, by trec_eval -c: missing passages, copies of the query, slices.
 
-The collection has twelve test queries. The even ones are word for word a passage, their copy. Two judgements name
+The collection has twelve test queries. The even ones are word for word the passage of their id, their copy. Two judgements name
 passages that the collection lacks, once the only relevant one of a query.
 """
 
@@ -33,7 +33,7 @@ from midmask.store.place import Place
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "RR": "recip_rank", "R@5": "recall_5", "R@100": "recall_100", "AP": "map"}
 QUERIES = [f"q{n}" for n in range(12)]
-COPIES = {f"q{n}": f"copy{n}" for n in range(0, 12, 2)}
+COPIES = {f"q{n}": f"q{n}" for n in range(0, 12, 2)}
 JUDGED: dict[str, dict[str, int]] = {
     **{query: {f"d{n}": 1 + n % 3, f"d{(n + 5) % 12}": 1 + n % 2} for n, query in enumerate(QUERIES)},
     "q10": {"gone": 1},
@@ -47,7 +47,7 @@ Run = Mapping[str, Mapping[str, float]]
 def write(folder: Path, judged: Mapping[str, Mapping[str, Mapping[str, int]]]) -> CorpusConfig:
     words = [f"amber{n} birch{n} cedar{n} delta{n % 4}" for n in range(12)]
     docs = {f"d{n}": f"{text} and more of it" for n, text in enumerate(words)}
-    docs |= {copy: words[int(query[1:])] for query, copy in COPIES.items()} | {"copy77": "amber7 birch7"}
+    docs |= {copy: words[int(query[1:])] for query, copy in COPIES.items()} | {"q77": "amber7 birch7"}
     queries = {**dict(zip(QUERIES, words, strict=True)), "q77": "amber7 birch7"}
     (folder / "qrels").mkdir(parents=True)
     for name, texts in (("corpus", docs), ("queries", queries)):

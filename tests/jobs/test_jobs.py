@@ -32,7 +32,11 @@ MISTAKES = {
     "a field of another job": ("sweep_mask_ratio", ["--set", "pretrain.stepz=1"], ["did you mean 'pretrain.steps'"]),
     "a missing folder": ("pretrain", ["--corpus", "beir:/nowhere/at/all"], ["/nowhere/at/all"]),
     "an impossible value": ("pretrain", ["--set", "objective.encoder_mask_ratio=1.7"], ["encoder_mask_ratio", "1.7"]),
-    "too many workers": ("pretrain", ["--dry-run", "--on", "2xT4", "--workers", "3"], ["--workers 3", "2xT4 has 2"]),
+    "too many workers": (
+        "pretrain",
+        ["--dry-run", "--on", "2xT4", "--workers", "3"],
+        ["--workers 3", "2xT4 has room for 2"],
+    ),
     "a shape without a dry run": ("pretrain", ["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
     "a stage without a teacher": ("train_teacher", ["--recipe", "dupmae", "--stage", "0"], ["With one: 2."]),
     "an unknown source of queries": ("prepare_corpus", ["--pseudo-queries", "title"], ["sentences, titles"]),

@@ -110,5 +110,5 @@ def test_a_benchmarks_encoders_are_mapped_and_the_claim_is_weighed(tmp_path: Pat
     assert [one.values for one in found[2:]] == [pytest.approx(values) for values in zip(*own, strict=True)]
     results = collect(layout.cells, storage)
     additions(results, layout.benchmark, tmp_path / "out")
-    assert "**cotmote.1_divergences**, A: " in (tmp_path / "out" / "claims.md").read_text()
+    assert "**cotmote.1_divergences**, " in (tmp_path / "out" / "claims.md").read_text()
     assert CLAIMS["cotmote.1_divergences"].decide(results, found).outcome != "not measured"

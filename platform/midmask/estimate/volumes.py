@@ -228,11 +228,10 @@ def read_and_written(step: Step, volumes: Volumes) -> tuple[float, float]:
     return queries, RANKED_BYTES * queries * min(list_length(step), volume.passages)
 
 
-def list_length(step: Step, most: int | None = None) -> int:
-    """Candidates per query in mined negatives, or in a ranked list; at most so many."""
+def list_length(step: Step) -> int:
+    """Candidates per query in mined negatives, or in a ranked list."""
     config: Any = step.config
-    length = int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
-    return min(length, most or length)
+    return int(config.per_query if hasattr(config, "per_query") else getattr(config, "depth", 1))
 
 
 LINK_BYTES = 8

@@ -77,7 +77,7 @@ class QueryGenerator:
         import transformers
 
         refuse_no_model(self._named, folder)
-        with library_reading(self._named, "sequence-to-sequence or causal model"), quiet_transformers():
+        with library_reading(self._named, "sequence-to-sequence model"), quiet_transformers():
             settings = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
             names = tuple(settings.architectures or ())
             if not settings.is_encoder_decoder:

@@ -1,13 +1,18 @@
 """The job of a sweep: reads the space and the flags, prints the plan or the report."""
 
+import json
 import logging
+import shlex
 from argparse import Namespace
 from pathlib import Path
 
 from midmask.app.driver import ending, model_product, scale_notes, tell_cost
 from midmask.app.job import Options
-from midmask.core.config import override
+from midmask.core.config import flatten, override
+from midmask.core.process import shell_command
+from midmask.corpora import CorpusConfig
 from midmask.experiment.evaluations import refuse_missing_splits
+from midmask.store.place import Place
 from midmask.sweep.plan import describe, expected_steps, sweep_for
 from midmask.sweep.space import load_space
 
@@ -29,4 +34,14 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
     from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
     report, model = run_sweep(one)
-    print(ending(options, report, (), model_product(model)))
+    print(ending(options, report, (), model_product(model), next_step=_search_command(model, one.recipe.corpus)))
+
+
+def _search_command(model: Place, corpus: CorpusConfig) -> str:
+    """The command that searches the sweep's collection with a model; empty for a model that is not on this machine."""
+    if not model.is_path:
+        return ""
+    usual = flatten(CorpusConfig(name=corpus.name))
+    changed = {path: value for path, value in flatten(corpus).items() if value != usual[path]}
+    fields = [f"--set=corpus.{path}={json.dumps(value)}" for path, value in changed.items()]
+    return f"{shell_command()} {shlex.join(['search', model.uri, f'--corpus={corpus.name}', *fields])}"

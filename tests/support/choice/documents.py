@@ -54,7 +54,8 @@ def ask(folder: Path, **more: object) -> midmask.Verdict:
     """A whole choice among two systems on the documents, its verdict and store in the folder."""
     titles, texts = documents()
     corpus = midmask.Corpus.from_texts(texts, titles=titles, name="papers")
-    given = {"systems": SYSTEMS, "representations": ("dense",), "sources": SOURCES, "settings": SETTINGS}
+    settings = {"queries.sources": SOURCES, **SETTINGS}
+    given = {"systems": SYSTEMS, "representations": ("dense",), "settings": settings}
     return midmask.choose(
         corpus, budget="20m", **{**given, **more}, out=folder / "verdict", storage=folder / "store", progress=False
     )

@@ -23,7 +23,6 @@ from unittest import mock
 import torch
 
 from midmask.core.config import flatten, override
-from midmask.core.process import VERIFY
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
@@ -192,7 +191,7 @@ def races(folder: Path, count: int, seed: int, kinds: tuple[str, ...] = ()) -> I
     def row(name: str, counts: Counter[str], wrong: str) -> str:
         return f"| {name} | {' | '.join(str(counts[column]) for column in COLUMNS)} | {wrong} |"
 
-    with object_store() as options, mock.patch.dict(os.environ, {"MIDMASK_CACHE": str(folder / "cache"), VERIFY: "1"}):
+    with object_store() as options, mock.patch.dict(os.environ, {"MIDMASK_CACHE": str(folder / "cache")}):
         preload = ["midmask.experiment.steps", "tests.system.cluster.races"]
         multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
         steps = pipeline(folder / "corpus")
