@@ -33,8 +33,8 @@ MADE_BY_THE_READER = re.compile(r"one_word|\bNAME\b|\bFILE\b")
 """The toy of the guide to objectives, and placeholders."""
 ABSENT_ON_PURPOSE = {"platform/__init__.py"}
 """Decision 1 says why it must not exist."""
-OLD = re.compile(r"git checkout [0-9a-f]{8}\n(?:.+\n)*")
-"""Commands that are typed at another commit."""
+OLD = re.compile(r"git checkout [0-9a-f]{8}\n(?:.+\n)*|^## What went\n(?:.*\n)*", re.MULTILINE)
+"""Commands that are typed at another commit; what was removed."""
 HISTORY = ROOT / "CHANGELOG.md"
 """It may name what has gone."""
 

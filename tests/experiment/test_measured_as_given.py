@@ -1,7 +1,7 @@
 """What is judged and listed is measured as it is, by trec_eval -c: missing passages, copies of the query, slices.
 
-The collection has twelve test queries. The even ones are word for word the passage of their id, their copy. Two judgements name
-passages that the collection lacks, once the only relevant one of a query.
+The collection has twelve test queries. The even ones are word for word the passage of their id, their copy. Two
+judgements name passages that the collection lacks, once the only relevant one of a query.
 """
 
 import gzip

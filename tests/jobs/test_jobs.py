@@ -35,7 +35,7 @@ MISTAKES = {
     "too many workers": (
         "pretrain",
         ["--dry-run", "--on", "2xT4", "--workers", "3"],
-        ["--workers 3", "2xT4 has room for 2"],
+        ["--workers 3", "room for 2"],
     ),
     "a shape without a dry run": ("pretrain", ["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
     "a stage without a teacher": ("train_teacher", ["--recipe", "dupmae", "--stage", "0"], ["With one: 2."]),

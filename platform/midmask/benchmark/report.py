@@ -20,7 +20,7 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"
-"""The package whose `report.additions` gives tables before a report's own, and sections after them."""
+"""The package whose function `additions` gives tables before a report's own, and sections after them."""
 
 
 @dataclass(frozen=True)

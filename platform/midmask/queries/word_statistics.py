@@ -1,8 +1,8 @@
 """The words of tokenised passages, and the number of passages that contain each: the statistics of a corpus for idf and
 BM25.
 
-A word is a token and the continuations right after it, as in `masking.find_words`; it is known by its token ids, so no
-text is read. Shapes: T tokens of a shard end to end, P passages, U uses of words, W distinct words.
+A word is a token and the continuations right after it, as in `masking.words.find_words`; it is known by its token ids,
+so no text is read. Shapes: T tokens of a shard end to end, P passages, U uses of words, W distinct words.
 """
 
 from collections.abc import Callable
