@@ -11,7 +11,7 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, sweeps
 from midmask.leaderboard.store_view import artifact_cache
 from midmask.pages.context import PageContext
-from midmask.pages.look import choice, draw, show_table, tinted
+from midmask.pages.look import choice, draw, link, show_table, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
     ComparedSystem,
@@ -42,7 +42,7 @@ def show(context: PageContext) -> None:
     if sweep is None or not sweep.complete:
         st.info(f"The sweep is {parent.status}, and has no result.")
     else:
-        finished(sweep, context)
+        finished(sweep, parent, context)
     st.markdown(f"[Every trial in MLflow]({context.link(parent)})")
 
 
@@ -57,7 +57,7 @@ def read(uri: str, run_id: str) -> SweepResult | None:
     return read_sweep(uri, run_id, artifact_cache())
 
 
-def finished(sweep: SweepResult, context: PageContext) -> None:
+def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
     """What a sweep's own file has: the answer and its chart, then how it came about, then the statistics."""
     for sentence in sweep.sentences[:1]:
         st.markdown(markdown_text(sentence))
@@ -69,7 +69,7 @@ def finished(sweep: SweepResult, context: PageContext) -> None:
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
-    show_comparison(sweep)
+    show_comparison(sweep, link(context.link(parent), parent.run_id[:8]))
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
@@ -88,15 +88,18 @@ def over_a_parameter(sweep: SweepResult) -> None:
 SPLITS = {"dev": "chosen here", "test": "reported once"}
 
 
-def show_comparison(sweep: SweepResult) -> None:
+def show_comparison(sweep: SweepResult, logged: str) -> None:
     """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
     version that did not keep the differences.
+
+    Args:
+        logged: the link to the sweep's run, by which the keyboard reaches a table that is wider than a phone.
     """
     found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
     if not found:
         return
     st.subheader("Final comparison")
-    show_table([_system(sweep, one) for one in sweep.systems], "comparison")
+    show_table([_system(sweep, one) | {"MLflow": logged} for one in sweep.systems], "comparison")
     dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "

@@ -56,7 +56,7 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     own = ["--tracking-uri", "sqlite:///bm25.db"]
     by_name = run_job("evaluate_retriever", "--model", "bm25", *flags, *own, home=tmp_path)
     assert by_name.code == 0 and f"{searched.result['measures']['nDCG@10']:.4f}" in by_name.table()["bm25"], by_name.err
-    assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows." in done.out
+    assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows, ties" in done.out
     (row,) = shown(uri).values()
     assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"
     assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
@@ -91,7 +91,7 @@ def test_a_generator_is_trained_and_tracked(ray_local: None, tmp_path: Path) -> 
     collection = write_collection(tmp_path / "tiny")
     planned = run_job("train_generator", "--corpus", collection, *SHORT, "--dry-run", home=tmp_path)
     assert planned.code == 0 and "3 steps x 8 rows = 24 rows" in planned.out, planned.err
-    assert "tokens.titles = True" in planned.out and "memory of a device in generator" in planned.out
+    assert "tokens.titles = True" in planned.out
     done = run_job("train_generator", "--corpus", collection, *SHORT, home=tmp_path)
     assert done.code == 0, done.err
     (out,) = set(re.findall(rf"model:({tmp_path}/store/generator/\w+/model)", done.out))
