@@ -189,7 +189,7 @@ def _line(board: Board, entry: Entry) -> dict[str, object]:
 
 
 def measured(board: Board, entry: Entry, column: MeasuredColumn) -> str:
-    """A mean, its spread over seeds, and the systems that it is significantly better than: `0.8091 ± 0.0031 ᵃ,ᶜ⁻ᵍ`."""
+    """A mean, its spread over seeds, and the systems that it is significantly better than: `0.8091 ± 0.0031 a,c-g`."""
     value = entry.value(*column[1:])
     if value is None:
         return ""
