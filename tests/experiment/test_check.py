@@ -67,6 +67,9 @@ def test_rows_beyond_the_backbones_positions_are_refused(tmp_path: Path) -> None
     override(recipe, {"tokens.max_length": 48}).check()
     with pytest.raises(UserError, match=r"tokens.max_length = 49: the backbone takes at most 48 tokens"):
         override(recipe, {"tokens.max_length": 49}).check()
+    taught = apply_changes(RECIPES["dupmae"](), {"backbone.name": str(tmp_path)})
+    with pytest.raises(UserError, match=r"stages.2.teacher.loss.max_length = 192: the backbone takes at most 48"):
+        taught.check()
 
 
 def test_a_query_expert_that_would_stay_behind_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, fi
 from midmask.core.config import Config, added, as_user_error, flatten, override
 from midmask.corpora import CorpusConfig, JoinConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
+from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
@@ -155,11 +156,8 @@ class Recipe(Config):
         unread = {"spans", "pseudo_queries"} - {form.rows}
         for field, length in flatten(self).items():
             is_read = _is_read_length(field) and field.partition(".")[0] not in unread
-            if is_read and length and length > shape.max_length:
-                raise UserError(
-                    f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. "
-                    f"Use {field}={shape.max_length} or less."
-                )
+            if is_read and length:
+                _refuse_longer(field, length, shape)
         divided_later = self.pretrained_backbone != self.backbone
         if self.objective is not None and divided_later and self.backbone.saved_split is not None:
             raise UserError(
@@ -177,6 +175,9 @@ class Recipe(Config):
             stage.loss.check(shape)
             stage.loss.check_representation(self.representation, shape.width)
             stage.check(f"stages.{number}")
+            if stage.teacher is not None and stage.teacher.train is not None:
+                teacher_shape = shape_of(stage.teacher.backbone or self.backbone)
+                _refuse_longer(f"stages.{number}.teacher.loss.max_length", stage.teacher.loss.max_length, teacher_shape)
 
     def _check_scored_width(self, width: int, whole: int) -> None:
         """Raises UserError for dimensions that no dense view has, or that an index does not search by."""
@@ -195,6 +196,15 @@ class Recipe(Config):
 def _is_read_length(path: str) -> bool:
     """Whether a field says how many tokens of a text the backbone reads; a teacher has a backbone of its own."""
     return path.endswith("_length") and ".teacher" not in path
+
+
+def _refuse_longer(field: str, length: int, shape: BackboneShape) -> None:
+    """Raises UserError for a length that the backbone has no positions for."""
+    if length > shape.max_length:
+        raise UserError(
+            f"{field} = {length}: the backbone takes at most {shape.max_length} tokens. Use {field}={shape.max_length} "
+            "or less."
+        )
 
 
 def recipe_from(data: dict[str, Any]) -> Recipe:
