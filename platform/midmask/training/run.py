@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from midmask.encoders.layers import compile_layers
 from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.objectives import distributed as world
@@ -94,8 +93,6 @@ class _Run:
         _, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
-        if config.compile:
-            compile_layers(self.objective.backbone)
         self.optimiser = build_optimiser(self.objective, config)
         self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
