@@ -198,7 +198,7 @@ class _Run:
             raise UserError(
                 f"{self.setup.path}: none of the first {self.idle} steps had a gradient ({self.setup.objective.name}), "
                 f"so nothing is learned: no text has a token to predict, or the loss is the same whatever the weights "
-                f"are; give longer texts{remedy}"
+                f"are; give longer texts, and texts that differ{remedy}"
             )
 
     def _save(self, done: int) -> None:
