@@ -95,7 +95,9 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, batch: Batch) -> Any:
-        """Masks and labels of a batch, on the device the batch is on: a frozen dataclass of tensors. No gradient."""
+        """Masks and labels of a batch, on the device the batch is on: a frozen dataclass of tensors. They depend on
+        no weight that learns.
+        """
 
     @abstractmethod
     def counts(self, drawn: Any) -> dict[str, Tensor]:

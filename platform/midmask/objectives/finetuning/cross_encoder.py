@@ -51,7 +51,6 @@ class ListwiseRanking(Objective):
     def __init__(self, config: Config, encoder: CrossEncoder, vocabulary: Vocabulary) -> None:
         super().__init__(config, encoder, vocabulary)  # type: ignore[arg-type]
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> ListRows:
         pairs = self.backbone.join(batch.texts["query"], batch.texts["passage"], batch.group)
         return ListRows(pairs, batch.group)

@@ -58,7 +58,6 @@ class QueryGeneration(Objective):
         super().__init__(config, model, vocabulary)  # type: ignore[arg-type]
         model.model.encoder.requires_grad_(not config.frozen_encoder)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> WrittenRows:
         """The positives, which stand first in their groups, and the queries.
 

@@ -249,7 +249,6 @@ class Ranking(CoupledObjective):
     def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:
         """The loss's own terms, those of weight 0 left out; each counts the queries."""
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> RankingRows:
         if self.config.needs_negatives and batch.group == 1:
             raise UserError(

@@ -74,7 +74,6 @@ class CoTMAEv2(Objective):
         self.causal_decoder = CausalDecoder(self.backbone, layers=config.ar_layers, window=None, vectors=2)
         self.positions = DecoderPositions(self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMAEv2Rows:
         text, context = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -84,7 +84,6 @@ class CoTMoTE(Objective):
         self.positions = DecoderPositions(self.backbone)
         self.causal_decoder = CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=None)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMoTERows:
         passage, query = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(passage.ids_BL.device)

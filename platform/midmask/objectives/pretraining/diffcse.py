@@ -143,7 +143,6 @@ class DiffCSE(CoupledObjective):
         self.discriminator = Discriminator(self.backbone)
         self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> DiffCSERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -77,7 +77,6 @@ class ICT(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> PieceRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -84,7 +84,6 @@ class LaPraDoR(CoupledObjective):
         self.register_buffer("cache_KD", torch.zeros(self.config.cache, self.backbone.width))
         self.register_buffer("cached", torch.zeros((), dtype=torch.int64))
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> TurnRows:
         text = batch.texts["passage"]
         turn, step = divmod(batch.step, self.config.turn_steps)

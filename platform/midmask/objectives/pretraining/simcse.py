@@ -69,7 +69,6 @@ class SimCSE(CoupledObjective):
     def add_heads(self) -> None:
         self.projection = fresh_linear(self.backbone.width, self.backbone.width) if self.config.projection else None
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> SimCSERows:
         text = batch.texts["passage"]
         if not self.config.mlm_weight:

@@ -79,7 +79,6 @@ class Spider(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> ExampleRows:
         query, passage = batch.texts["context"], batch.texts["passage"]
         vocabulary, config = self.vocabulary(passage.ids_BL.device), self.config

@@ -15,7 +15,6 @@ differs   sums are divided by the global count of targets. Attention over one ve
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -78,7 +77,6 @@ class TSDAE(Objective):
     def add_heads(self) -> None:
         self.attentions = nn.ModuleList(VectorAttention(self.backbone) for _ in range(self.backbone.layers))
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> DamagedRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

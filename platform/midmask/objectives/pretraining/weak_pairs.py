@@ -55,7 +55,6 @@ class WeakPairs(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> PairRows:
         query, passage = batch.texts["context"], batch.texts["passage"]
         return PairRows(query, passage, torch.stack([fingerprints(query), fingerprints(passage)], 1))
