@@ -210,13 +210,16 @@ def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
     return rows_R, ids_BL.flatten()[rows_R]
 
 
-def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part]) -> dict[str, Tensor]:
+def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part], decoder: str = "decoder") -> dict[str, Tensor]:
     """A decoder's mean loss by target, and the same loss with the batch's mean vector, which contains nothing about the
     single text.
 
     Args:
-        loss_of: the decoder's loss when it is given these vectors.
+        loss_of: the decoder's loss when it is given these vectors. decoder: its name.
     """
-    given = {"decoder_loss": vector_BD, "decoder_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD)}
+    given = {
+        f"{decoder}_loss": vector_BD,
+        f"{decoder}_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD),
+    }
     parts = {name: loss_of(vectors) for name, vectors in given.items()}
     return {name: part.total / part.count.clamp(min=1) for name, part in parts.items()}

@@ -28,7 +28,7 @@ from midmask.training import checkpoint
 from midmask.training.batches import StepBatches, batches_ahead
 from midmask.training.checkpoint import save_heads, take_heads
 from midmask.training.examples import StepReader, WorkerSteps, plan_of
-from midmask.training.health import Guard, HealthWatch, examine
+from midmask.training.health import HealthWatch, examine
 from midmask.training.loop import optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
@@ -94,7 +94,6 @@ class _Run:
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
         self.optimiser = build_optimiser(self.objective, config)
-        self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
         self.config = config.model_copy(update={"micro_batch": micro_batch})
         self.model = prepare_model(self.objective)
@@ -153,14 +152,9 @@ class _Run:
         every = self.config.health_every
         if self.pretraining is None or world.rank() != 0 or not every or done % every:
             return {}
-        values = examine(self.objective, to_device(self.batches.micro[0], self.device), self.guard)
+        values = examine(self.objective, to_device(self.batches.micro[0], self.device))
         self.watch.look(done, values)
         return {f"health/{name}": value for name, value in values.items()}
-
-    def _open_guard(self) -> Guard | None:
-        """The guard, where the distance from the start is measured, of an encoder that was trained before."""
-        measures = world.rank() == 0 and 0 < self.config.health_every <= self.setup.stop
-        return self.pretraining.guard(self.device) if self.pretraining and measures else None
 
     def _load_newest(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""

@@ -30,7 +30,6 @@ from midmask.store.place import Place
 from midmask.store.tables import read_table
 from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import Examples, open_examples
-from midmask.training.health import Guard
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 
@@ -164,10 +163,6 @@ class PretrainSetup(StartedSetup):
 
     def longest_rows(self, count: int, words: Vocabulary) -> Batch:
         return pretraining_batch(self.objective, words, rows=count, length=self.longest)
-
-    def guard(self, device: torch.device) -> Guard | None:
-        """What the distance from the start is measured by, where the encoder was trained before."""
-        return None if self.origin is None else Guard(self.encoder(self.vocabulary()).to(device))
 
 
 @dataclass(frozen=True)

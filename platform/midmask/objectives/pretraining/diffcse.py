@@ -193,5 +193,4 @@ class DiffCSE(CoupledObjective):
     def health(self, drawn: DiffCSERows) -> dict[str, Tensor]:
         """The discriminator's loss with and without h."""
         vectors_TD = two_passes(self.backbone, drawn.text)
-        use = use_of_vector(vectors_TD, lambda vectors: self._replaced_part(vectors, drawn.edited))
-        return {name.replace("decoder", "discriminator"): value for name, value in use.items()}
+        return use_of_vector(vectors_TD, lambda each: self._replaced_part(each, drawn.edited), "discriminator")

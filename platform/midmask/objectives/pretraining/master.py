@@ -143,8 +143,7 @@ class MASTER(Objective):
             read, rows = drawn.encoded[behind], drawn.decoded[name]
             hidden_BLD = self.backbone.hidden(read.ids_BL, read.lengths_B)
             vector_B1D = self.backbone.sentence_vector(hidden_BLD, read.lengths_B)[:, None]
-            use = use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows))
-            found |= {key.replace("decoder", name): value for key, value in use.items()}
+            found |= use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows), name)
         return found
 
 
