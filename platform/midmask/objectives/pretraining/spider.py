@@ -31,7 +31,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.representation import sentence_vectors
 from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
@@ -114,7 +113,7 @@ class Spider(CoupledObjective):
 
     def represent(self, drawn: ExampleRows) -> Represented:
         vectors = tuple(
-            sentence_vectors(self.backbone, text.ids_BL, text.lengths_B) for text in (drawn.query, drawn.passage)
+            self.backbone.sentence_vectors(text.ids_BL, text.lengths_B) for text in (drawn.query, drawn.passage)
         )
         return Represented(vectors, (drawn.examples_B,))
 
