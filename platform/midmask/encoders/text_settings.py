@@ -90,22 +90,8 @@ def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
 
 
 def read_lengths(folder: Path) -> tuple[int | None, int | None]:
-    """Tokens of the longest query and of the longest passage that a folder's model reads; None if no file has it.
-
-    Raises:
-        UserError: as `longest_text`.
-    """
-    longest, settings, positions = longest_text(folder), transformer_settings(folder)[1], _positions(folder)
-    query, passage = (
-        min((int(length) for length in (settings.get(name) or longest, positions) if length), default=None)
-        for name in ("query_length", "document_length")
-    )
-    return query, passage
-
-
-def longest_text(folder: Path) -> int | None:
-    """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
-    tokenizer, and at most its number of positions; None if no file has it.
+    """Tokens of the longest query and of the longest passage that a folder's model reads: from its
+    sentence-transformers settings, else from its tokenizer, and at most its positions; None if no file has it.
 
     Raises:
         UserError: for settings that treat letter case otherwise than the tokenizer.
@@ -119,9 +105,16 @@ def longest_text(folder: Path) -> int | None:
             )
     # Since version 5.4 the length is the tokenizer's.
     tokenizer = _read_if_there(transformer_folder(folder) / "tokenizer_config.json")
-    length, positions = settings.get("max_seq_length") or tokenizer.get("model_max_length"), _positions(folder)
-    limits = [int(length) if length and length < NO_LIMIT else None, positions]
-    return min((limit for limit in limits if limit is not None), default=None)
+    longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
+    positions = _positions(folder)
+    query, passage = (
+        min(
+            (int(limit) for limit in (settings.get(name) or longest, positions) if limit and limit < NO_LIMIT),
+            default=None,
+        )
+        for name in ("query_length", "document_length")
+    )
+    return query, passage
 
 
 def transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:

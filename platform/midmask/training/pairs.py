@@ -16,7 +16,7 @@ from midmask.errors import UserError
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
 from midmask.store.tables import read_row_groups, read_table
-from midmask.training.examples import TextColumns, TokenTable, join_texts
+from midmask.training.examples import ExampleSource, TextColumns, TokenTable, join_texts
 from midmask.training.plan import Rows
 
 log = logging.getLogger(__name__)
@@ -56,8 +56,7 @@ class Lists:
     @property
     def known_scores(self) -> Floats:
         """The scores of all values, NaN where one is missing."""
-        if self.scores is None:
-            raise ValueError("these lists have no scores")
+        assert self.scores is not None
         return self.scores
 
 
@@ -116,10 +115,8 @@ class PairExamples:
         return PairSource(self)
 
 
-class PairSource:
+class PairSource(ExampleSource):
     """Queries of a split that have a positive, in the order of `queries.parquet`."""
-
-    lengths: Ints32 | None = None
 
     def __init__(self, examples: PairExamples) -> None:
         self._examples = examples
