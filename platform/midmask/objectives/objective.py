@@ -83,9 +83,10 @@ class Objective(nn.Module, ABC):
     """A loss on a backbone. Subclasses are final, but for `CoupledObjective`."""
 
     config: Any  # subclasses name its type
+    backbone: Backbone  # or what else of a subclass outlives training
     parts: ClassVar[tuple[str, ...]]  # names of the loss's terms, as logged
 
-    def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: ObjectiveConfig, backbone: Any, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.config, self.backbone, self._vocabulary = config, backbone, vocabulary
         self.add_heads()

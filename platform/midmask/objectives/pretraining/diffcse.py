@@ -141,7 +141,7 @@ class DiffCSE(CoupledObjective):
     def add_heads(self) -> None:
         self.projector = Projector(self.backbone.width)
         self.discriminator = Discriminator(self.backbone)
-        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
+        self.generator = build_generator(self.config.generator, self._vocabulary)
 
     def draw(self, batch: Batch) -> DiffCSERows:
         text = batch.texts["passage"]

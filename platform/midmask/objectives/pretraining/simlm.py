@@ -91,7 +91,7 @@ class SimLM(VectorDecoding):
 
     def add_heads(self) -> None:
         super().add_heads()
-        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
+        self.generator = build_generator(self.config.generator, self._vocabulary)
 
     def draw(self, batch: Batch) -> SimLMRows:
         text = batch.texts["passage"]
