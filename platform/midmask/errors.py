@@ -20,9 +20,6 @@ class UserError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(_shorten(message.encode("utf-8", "backslashreplace").decode()))
 
-    def __reduce__(self) -> tuple[type["UserError"], tuple[str]]:
-        return (UserError, (str(self),))
-
 
 def _shorten(message: str) -> str:
     if len(message) <= LONGEST:

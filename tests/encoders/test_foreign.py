@@ -13,8 +13,7 @@ import pytest
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
-from midmask.encoders.backbone import BackboneConfig, build_backbone
-from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
+from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.model_settings import read_facts, read_projection
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import TextForm
@@ -144,8 +143,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], str]] = {
     "sub-folder": (change_modules(lambda old: [{**old[0], "path": "0_Trans"}, *old[1:]]), "0_Trans.* is missing"),
     "outside": (change_modules(lambda old: [{**old[0], "path": "../base"}, *old[1:]]), r"outside .*\.\./"),
     "no modules": (change_modules(lambda old: []), "no module"),
-    "default prompt": (settings(default_prompt_name="web"), "default_prompt_name = 'web'"),
-    "cut behind Normalize": (settings(truncate_dim=4, similarity_fn_name="dot"), "truncate_dim = 4"),
+    "cut vectors": (settings(truncate_dim=4), "truncate_dim = 4"),
     "a stranger's activation": (dense(activation_function="mine.Identity"), "activation Tanh"),
     "task": (transformer(transformer_task="fill-mask"), "transformer_task = 'fill-mask'"),
     "config": (transformer(config_args={"hidden_act": "relu"}), "config_args.hidden_act = 'relu'"),
@@ -242,8 +240,6 @@ def in_subfolder(folder: Path) -> None:
 READINGS: dict[str, Callable[[Path], None]] = {
     "0_Transformer": in_subfolder,
     "no similarity is the cosine": settings(similarity_fn_name=None),
-    "dimensions": settings(truncate_dim=5, similarity_fn_name="cosine"),
-    "more dimensions than there are": settings(truncate_dim=500),
     "lengths of sides": transformer(query_length=8, document_length=9),
     "a side longer than the rest": transformer(max_seq_length=6, document_length=9),
     "cut on the left": tokenizer(truncation_side="left"),
@@ -266,16 +262,6 @@ def test_scores_are_those_of_sentence_transformers(case: str, projected: bool, b
 def folder(base: Path, tmp_path: Path) -> Path:
     dense_model(base).save(str(tmp_path / "theirs"))
     return tmp_path / "theirs"
-
-
-def test_dimensions_that_are_cut_off_are_so_in_training_too(folder, tokenizer_folder, vocabulary, tmp_path) -> None:
-    settings(truncate_dim=5)(folder)
-    backbone = build_backbone(BackboneConfig(name=str(folder), dropout=0.0), vocabulary, seed=0)
-    backbone.represent_as(read_facts(folder).representation, seed=0)
-    assert take_projection(backbone, folder) and backbone.pooling.representation.width == 5
-    save_bi_encoder(backbone, tmp_path / "ours", tokenizer_folder, max_length=12)
-    before, after = (vectors_of(opened(place)) for place in (folder, tmp_path / "ours"))
-    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
 # fmt: off

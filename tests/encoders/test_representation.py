@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from midmask.encoders import representation as late_interaction
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
 from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
-from midmask.encoders.model_settings import read_facts, view_widths
+from midmask.encoders.model_settings import view_widths
 from midmask.encoders.representation import (
     Representation,
     TextVectors,
@@ -29,8 +29,6 @@ from midmask.encoders.representation import (
     scores,
 )
 from midmask.encoders.text_settings import TextForm
-from midmask.errors import UserError
-from midmask.retrieve.text_encoder import open_encoder
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
 from tests.support.encoders.public import opened
@@ -172,47 +170,6 @@ def test_a_folder_of_ours_scores_alike_as_multi_vector_encoder(family, tokenizer
     torch.testing.assert_close(same.tensors(), passage.tensors(), rtol=0, atol=0)
     assert view_widths(tmp_path / "made") == {"late": 8}
     assert "`MultiVectorEncoder`, the same vectors" in (tmp_path / "made" / "README.md").read_text()
-
-
-def their_model(base: Path, expansion: dict[str, Any] | None = None, **mask: Any) -> Any:
-    from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import Dense, Normalize, Transformer
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-
-    torch.manual_seed(0)
-    named = {"module_input_name": "token_embeddings"}
-    lengths = {"document_length": LENGTH, "query_length": None if expansion else QUERY_LENGTH}
-    modules = [
-        Transformer(str(base), query_expansion=expansion, **lengths),
-        Dense(32, 8, bias=False, activation_function=nn.Identity(), **named),
-        MultiVectorMask(**mask),
-        Normalize(**named),
-    ]
-    return MultiVectorEncoder(modules=modules, device="cpu", prompts={"query": "the cat ", "document": "a "})
-
-
-def test_a_folder_of_theirs_scores_alike_here(base: Path, tmp_path: Path) -> None:
-    theirs, folder = their_model(base), tmp_path / "theirs"
-    theirs.save(str(folder))
-    facts = read_facts(folder)
-    assert (facts.representation, facts.query_length, facts.passage_length) == (LATE, QUERY_LENGTH, LENGTH)
-    assert facts.form == FORM
-    for encode in (
-        open_encoder(folder, Vocabulary.of(folder), "passage"),
-        encoder_of(load_bi_encoder(folder, dropout=0.1).eval(), folder),
-    ):
-        query = vectors_of(encode, folder, QUERY_LENGTH, FORM.query_prompt)
-        assert_alike(theirs, query, vectors_of(encode, folder, LENGTH, FORM.passage_prompt))
-
-
-FAULTS = {"skiplist_words": ["."], "keep_only_token_ids": [7], "expansion": {"strategy": "fixed", "length": 8}}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_tokens_that_are_left_out_or_added_are_refused(base: Path, tmp_path: Path, fault: str) -> None:
-    their_model(base, **{fault: FAULTS[fault]}).save(str(tmp_path / "theirs"))
-    with pytest.raises(UserError, match=f"a MultiVectorEncoder with .*{fault}"):
-        read_facts(tmp_path / "theirs")
 
 
 def test_query_experts_are_for_midmask_alone(tokenizer_folder: Path, tmp_path: Path) -> None:

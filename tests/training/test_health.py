@@ -1,4 +1,4 @@
-"""The distance from the start, in float64; health while training, against NumPy and collapses made on purpose."""
+"""Health while training, against NumPy and collapses made on purpose."""
 
 from typing import Any
 
@@ -10,9 +10,8 @@ from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.objectives.pretraining.mlm import MLM
 from midmask.store.place import Place
-from midmask.text.vocabulary import Vocabulary
 from midmask.training.examples import local_reader
-from midmask.training.health import DISTANCE, Guard, HealthWatch, cosine_of_random_pairs, examine
+from midmask.training.health import HealthWatch, cosine_of_random_pairs, examine
 from midmask.training.run import run_training
 from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
 from tests.support.training.runs import setup_of, spec_of
@@ -22,37 +21,11 @@ def encoder(seed: int, *, dropout: float = 0.0) -> Backbone:
     return build_backbone(BackboneConfig(name="tiny", dropout=dropout), small_vocabulary(), seed=seed).double()
 
 
-def distance(before: Backbone, after: Backbone, rows: Batch) -> list[float]:
-    """1 - cosine of each passage, text by text, without padding."""
-    text, found = rows.texts["passage"], []
-    for ids, length in zip(text.ids_BL, text.lengths_B, strict=True):
-        one = (ids[None, :length], length[None])
-        with torch.no_grad():
-            start, end = (each.eval().hidden(*one)[0, 0].numpy().astype(np.float64) for each in (before, after))
-        found.append(1 - start @ end / np.linalg.norm(start) / np.linalg.norm(end))
-    return found
-
-
-def test_the_distance_is_one_minus_the_cosine_of_both_vectors():
-    rows = Batch(0, {"passage": token_rows(random_texts([9, 14, 5]))})
-    guard = Guard(encoder(1, dropout=0.5).train())
-    found = guard.distances(encoder(2), rows.texts["passage"])
-    assert found.tolist() == pytest.approx(distance(encoder(1), encoder(2), rows), abs=1e-6)
-    assert guard.distances(encoder(1), rows.texts["passage"]).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
-
-
 def logged_by(spec: dict[str, Any]) -> dict[str, float]:
     """The last value of everything that a run logs."""
     logged: dict[str, float] = {}
     run_training(setup_of(spec), Place(spec["out"]), local_reader, lambda _, values: logged.update(values))
     return logged
-
-
-def test_a_run_from_trained_weights_logs_how_far_they_have_moved(tokens, tmp_path):
-    folder, tokenizer = tmp_path / "start", (tokens / "tokenizer").local()
-    build_backbone(BackboneConfig(), Vocabulary.of(tokenizer), seed=1).save(folder, tokenizer)
-    train, backbone = {"steps": 6, "health_every": 6}, {"name": str(folder), "dropout": 0.1}
-    assert logged_by(spec_of(tokens, tmp_path / "out", train=train, backbone=backbone))[f"health/{DISTANCE}"] > 0
 
 
 def test_the_cosine_of_random_pairs_equals_its_definition():

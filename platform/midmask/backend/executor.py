@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import ray
 
-from midmask.backend import pool, ray_data
+from midmask.backend import pool
 from midmask.backend.channel import Channel
 from midmask.backend.cluster import Resources
 from midmask.backend.pool import run_sharded
+from midmask.backend.ray_data import read_by_workers
 from midmask.backend.worker_group import train_on_ray
+from midmask.corpora.assemble import assemble
 from midmask.experiment.events import Begun, Ended, Failed, Logged, Observer, StepEvent, TimeIsUp
 from midmask.experiment.graph import Graph, Step
 from midmask.experiment.kinds import KINDS, LOCAL, StepKind
@@ -65,7 +67,7 @@ def _maker_of(kind: StepKind, workers: int, train: Callable[..., dict[str, Any]]
                 assert isinstance(kind.compute, Sharded), kind.name
                 return run_sharded(kind.compute, config, inputs, out, actors=workers)
             case "stream":
-                return ray_data.prepare(config, inputs, out)
+                return assemble(config, out, read_by_workers)
             case "actors":
                 return POOLED[kind.name](config, inputs, out, actors=workers)
             case "task" | "threads":
@@ -111,7 +113,7 @@ def execute(
     runner = Runner(storage, cluster_makers(use.side_by_side * use.processes), observer)
     runner.compute_until(graph, until, lambda step: use.alone or step.kind.whole_collection, keep_going=keep_going)
     if graph.unfinished and time.monotonic() < until:
-        runner.refuse_unlearnable(graph, keep_going=keep_going)
+        runner.refuse_few_rows(graph, keep_going=keep_going)
         with Channel.open() as channel:
             _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 

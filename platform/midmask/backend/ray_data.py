@@ -13,10 +13,9 @@ numbers is sent) and gives one row per step, ahead of the loop and in order. Ray
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import ray
@@ -26,30 +25,20 @@ from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.data.block import BlockMetadata
 
 from midmask.backend.cluster import quiet_ray_data
-from midmask.corpora import CorpusConfig
-from midmask.corpora.assemble import assemble
 from midmask.corpora.chunks import BLOCK_BYTES, Piece, batches, read_here
 from midmask.errors import UserError
-from midmask.store.artifact import Artifact
-from midmask.store.place import Place
 from midmask.training.examples import TextColumns, WorkerSteps
-
-
-def prepare(config: CorpusConfig, inputs: Mapping[str, Artifact], out: Place) -> dict[str, Any]:
-    """Prepares a collection; the workers of the connected Ray read it.
-
-    Raises:
-        UserError: also where a worker cannot read a file or lacks a package.
-    """
-    return assemble(config, out, read_by_workers)
-
 
 TASK_BYTES, TASK_PIECES = 2 << 20, 500
 """A read task takes consecutive pieces of so many bytes, or one that is larger: collections have many small files."""
 
 
 def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """The blocks of the pieces in their order, streamed; Ray Data may join or cut them."""
+    """The blocks of a collection's pieces in their order, streamed; Ray Data may join or cut them.
+
+    Raises:
+        UserError: also where a worker cannot read a file or lacks a package.
+    """
     if not pieces:
         return
     context = DataContext.get_current().copy()

@@ -185,7 +185,7 @@ def train_on_ray(
     with Channel.open() as channel, channel.forwarding(reports):
         config = {"setup": setup, "out": out, "channel": channel}
         options = {"scaling_config": scaling, "run_config": running, "torch_config": ReachableTorch()}
-        outcome = _train(partial(Trainer, _run_worker, train_loop_config=config, **options), reports)
+        outcome = _train(partial(Trainer, _run_worker, train_loop_config=config, **options))
     notes.delete()
     if outcome["error"] is not None:
         raise FINAL[outcome["error"]](outcome["message"])
@@ -223,7 +223,7 @@ class Trainer(ray.train.torch.TorchTrainer):  # type: ignore[misc]  # Ray has no
     def _register_sigint_handler(self, controller: Any) -> None: ...
 
 
-def _train(trainer: Callable[[], Any], reports: "_Reports") -> Any:
+def _train(trainer: Callable[[], Any]) -> Any:
     """Runs a training and returns what its workers return.
 
     Ray Train replaces dead workers, but not its controller, an actor. If that dies, a new trainer goes on from the last

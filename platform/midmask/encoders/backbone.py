@@ -197,6 +197,16 @@ class Backbone(nn.Module):
         seen_BL = torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
         return pool(self.sentence, hidden_BLD, seen_BL)
 
+    def sentence_vectors(
+        self, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
+    ) -> Tensor:
+        """The sentence vectors of token rows, [B, D]; of length 1 if `normalise`."""
+        if self.sentence == "cls":
+            vectors_BD = self.first(ids_BL, lengths_B, side)
+        else:
+            vectors_BD = self.sentence_vector(self.hidden(ids_BL, lengths_B, side), lengths_B)
+        return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD
+
     def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
         mask = self._visible(ids_BL, lengths_B)
         if mask is not None and self.family.mask == "tokens":

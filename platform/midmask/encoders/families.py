@@ -102,13 +102,8 @@ class Family:
     behind_attention: Callable[[Any, Tensor, Tensor], Tensor] = _behind_attention
 
     def parts_of(self, encoder: nn.Module, number: int) -> dict[str, nn.Module]:
-        """The parts of one layer of an encoder, by their names in a `decoders.DecoderLayer`.
-
-        Raises:
-            ValueError: if the family's layers are of another kind.
-        """
-        if self.layer_parts is None:
-            raise ValueError("a layer of this family is not BERT's")
+        """The parts of one layer of an encoder, by their names in a `decoders.DecoderLayer`; of plain layers alone."""
+        assert self.layer_parts is not None
         layer = encoder.get_submodule(f"{self.layers}.{number}")
         return {name: layer.get_submodule(place) for name, place in self.layer_parts.items()}
 

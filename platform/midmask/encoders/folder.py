@@ -42,6 +42,7 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool) -> 
     """
     representation = facts.representation
     named = representation.model_dump(exclude={"specials"}, exclude_none=True)
+    joined = "" if facts.form.title_join == "space" else f" Title and text of a passage: {facts.form.title_join}."
     score = "MaxSim of their token vectors" if representation.tokens else "the dot product of their views, added up"
     sections = [
         f"---\nlibrary_name: {'sentence-transformers' if loader else 'transformers'}\n"
@@ -49,28 +50,14 @@ def model_card(facts: ModelSettings, *, loader: Loader | None, routed: bool) -> 
         "# A bi-encoder trained with midmask\n",
         f"Representation {representation.label}: {', '.join(f'{name} = {value}' for name, value in named.items())}. "
         f"Queries are read up to {facts.query_length} tokens, passages up to {facts.passage_length}."
-        f"{' Queries have weights of their own.' if routed else ''} The score of a query and a passage is {score}.\n",
-        *_pair_lines(facts.form),
+        f"{' Queries have weights of their own.' if routed else ''} The score of a query and a passage is {score}."
+        f"{joined}\n",
         "## What loads it\n",
         f"- transformers: `AutoModel`{' or `AutoModelForMaskedLM`' if representation.lexical else ''}.",
         f"- sentence-transformers: {_as_loaded(representation, loader)}",
         "- midmask: everything, from `midmask.json`.\n",
     ]
     return "\n".join(sections)
-
-
-def _pair_lines(form: TextForm) -> list[str]:
-    """The README's lines on how to encode passages whose title and text are a pair."""
-    if form.title_join == "space":
-        return []
-    prompt = f"`{form.passage_prompt}` and the title" if form.passage_prompt else "the title"
-    how = {
-        "pair": "of token type 1, where the model has token types. In sentence-transformers: "
-        "`model.encode([(title, text), …])`.",
-        "separator": "of token type 0. In sentence-transformers: "
-        '`model.encode([f"{title} [SEP] {text}", …])`, [SEP] standing for what the tokenizer puts between two texts.',
-    }[form.title_join]
-    return [f"A passage is a pair of two texts, {prompt} and the passage's text, the latter {how}\n"]
 
 
 def _as_loaded(representation: Representation, loader: Loader | None) -> str:

@@ -9,11 +9,10 @@ Modules of sentence-transformers that are understood:
 
     SentenceTransformer    Transformer, Pooling [cls or mean], [Dense without bias and activation], [Normalize]
     SparseEncoder          Transformer for fill-mask (formerly MLMTransformer), SpladePooling [max, relu]
-    MultiVectorEncoder     Transformer, Dense without bias and activation, MultiVectorMask, Normalize, all of tokens
 
 All with the class paths and the config keys of versions 0 to 6; the Transformer may lie in a subfolder. Everything else
 is refused by its module's name. The settings beside the modules give the longest text, the prompts before queries and
-passages, the similarity, and how many dimensions are kept; each means what it means to version 6.
+passages, and the similarity; each means what it means to version 6.
 """
 
 from collections.abc import Iterator
@@ -31,26 +30,23 @@ from midmask.encoders.reading import library_reading, read_settings, refuse_not_
 from midmask.encoders.representation import Representation
 from midmask.encoders.text_settings import (
     MODEL_CONFIG,
-    TOKEN_STATES,
     TextForm,
-    hidden_size,
     is_scored_by_cosine,
-    kept_dimensions,
     read_json,
     read_lengths,
     read_model_config,
     read_prompts,
+    refuse_cut_vectors,
     refuse_other_transformer,
-    transformer_settings,
 )
 from midmask.errors import UserError
 
 MODULES_FILE = "modules.json"
 
-KNOWN_MODULES = (
-    "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling; or Transformer, Dense, "
-    "MultiVectorMask, Normalize"
-)
+KNOWN_MODULES = "Transformer, Pooling, Dense, Normalize; or Transformer (fill-mask), SpladePooling"
+
+SENTENCE_VECTOR = "sentence_embedding"
+"""The key of the vector of a whole text, which modules read and give."""
 
 _MODES = {
     "pooling_mode_cls_token": "cls",
@@ -75,8 +71,6 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
         refuse_other_transformer(folder, task="fill-mask", output="logits")
         return _splade(folder, modules[1][1]), read_prompts(folder)
     refuse_other_transformer(folder, task="feature-extraction", output="last_hidden_state")
-    if kinds == ["Transformer", "Dense", "MultiVectorMask", "Normalize"]:
-        return _late(folder, *(place for _, place in modules[1:])), read_prompts(folder)
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
         [],
         ["Dense"],
@@ -88,20 +82,12 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
             f"but midmask follows {KNOWN_MODULES}, in this order."
         )
     pooling = modules[1][1]
-    width = _read_dense(modules[2][1], "sentence_embedding") if "Dense" in kinds else None
+    refuse_cut_vectors(folder)
+    width = _read_dense(modules[2][1]) if "Dense" in kinds else None
     normalise = is_scored_by_cosine(folder, stated="Normalize" in kinds) or "Normalize" in kinds
-    dimensions = kept_dimensions(folder, width or hidden_size(folder), cut_behind_norm="Normalize" in kinds)
     pools_prompt = bool(read_json(pooling / "config.json", dict).get("include_prompt", True))
     form = read_prompts(folder).model_copy(update={"pools_prompt": pools_prompt})
-    return Representation(dense=_read_pooling(pooling), width=dimensions or width, normalise=normalise), form
-
-
-def read_dense(folder: Path) -> tuple[Path, int] | None:
-    """Where a folder's Dense module has its weights, and its number of outputs; None if there is no Dense. The folder
-    is one that `read_modules` accepts.
-    """
-    places = [place for kind, place in _modules(folder) if kind == "Dense"]
-    return (places[0], int(read_json(places[0] / "config.json", dict)["out_features"])) if places else None
+    return Representation(dense=_read_pooling(pooling), width=width, normalise=normalise), form
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
@@ -136,18 +122,17 @@ def _read_pooling(place: Path) -> Literal["cls", "mean"]:
     raise UserError(f"{place / 'config.json'}: pooling {' + '.join(map(str, modes))}; midmask pools by cls or mean.")
 
 
-def _read_dense(place: Path, key: str) -> int:
-    """The width of a Dense, if it is a plain projection of the vectors under this key."""
+def _read_dense(place: Path) -> int:
+    """The width of a Dense, if it is a plain projection of whole texts' vectors."""
     config = read_json(place / "config.json", dict)
     named = str(config.get("activation_function"))  # one that is not torch's is replaced by the default
     activation = named.rpartition(".")[2] if named.startswith("torch.") else "Tanh"
-    read = config.get("module_input_name") or key
-    names = {read, config.get("module_output_name") or read}
+    names = {config.get(name) or SENTENCE_VECTOR for name in ("module_input_name", "module_output_name")}
     faults = [
         *(["a bias"] if config.get("bias", True) else []),
         *([f"the activation {activation}"] if activation != "Identity" else []),
         *(["a residual"] if config.get("use_residual") else []),
-        *(["inputs or outputs of its own"] if names != {key} else []),
+        *(["inputs or outputs of its own"] if names != {SENTENCE_VECTOR} else []),
     ]
     if faults:
         raise UserError(
@@ -170,25 +155,6 @@ def _splade(folder: Path, place: Path) -> Representation:
         )
     terms = read_model_config(folder).get("max_active_dims")
     return Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
-
-
-def _late(folder: Path, dense: Path, mask: Path, normalise: Path) -> Representation:
-    """The token vectors of a MultiVectorEncoder's modules, if all tokens are scored and none is added."""
-    scored, unit = (read_json(place / "config.json", dict) for place in (mask, normalise))
-    faults = [
-        *(["skiplist_words"] if scored.get("skiplist_words") else []),
-        *(["keep_only_token_ids"] if scored.get("keep_only_token_ids") else []),
-        *(["query_expansion"] if transformer_settings(folder)[1].get("query_expansion") else []),
-        *(["a Normalize of whole texts"] if unit.get("module_input_name") != TOKEN_STATES else []),
-        *(["similarity meanmaxsim"] if read_model_config(folder).get("similarity_fn_name") == "meanmaxsim" else []),
-    ]
-    if faults:
-        raise UserError(
-            f"{folder / MODULES_FILE}: a MultiVectorEncoder with {', '.join(faults)}; "
-            "midmask scores all tokens of a text, and "
-            "no others, by maxsim. Train one here: --protocol in_batch_late."
-        )
-    return Representation(dense=None, tokens=_read_dense(dense, TOKEN_STATES))
 
 
 FILE = "midmask.json"
@@ -265,19 +231,15 @@ def read_projection(folder: Path) -> Tensor | None:
     width = read_facts(folder).representation.projected
     if width is None:
         return None
-    own = (folder / FILE).is_file()
-    with _refuse_foreign_settings(folder):
-        dense, hidden = (folder / PROJECTION, width) if own else read_dense(folder), hidden_size(folder)
-    if dense is None:  # dimensions are left out, by `truncate_dim`
-        return torch.eye(width, hidden or width)
-    place, outputs = dense
+    is_ours = (folder / FILE).is_file()
+    place = folder / PROJECTION if is_ours else next(place for kind, place in _modules(folder) if kind == "Dense")
     weight = _read_weight(place)
-    if weight.ndim != 2 or len(weight) != outputs or weight.shape[1] != (hidden or weight.shape[1]):
+    if weight.ndim != 2 or len(weight) != width:
         raise UserError(
-            f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {outputs}"
-            + (f", of {hidden} columns" if hidden else "")
+            f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}; save the "
+            "model again"
         )
-    return weight[:width].contiguous()
+    return weight
 
 
 def _read_weight(place: Path) -> Tensor:

@@ -308,9 +308,6 @@ class PooledModel(Protocol):
     """What pooling needs of a `backbone.Backbone`."""
 
     @property
-    def sentence(self) -> str: ...
-
-    @property
     def output_weight_VD(self) -> Tensor: ...
 
     @property
@@ -319,8 +316,6 @@ class PooledModel(Protocol):
     def hidden(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
 
     def first(self, ids_BL: Tensor, lengths_B: Tensor, side: Side) -> Tensor: ...
-
-    def sentence_vector(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor: ...
 
     def transform(self, x: Tensor) -> Tensor: ...
 
@@ -401,14 +396,3 @@ def highest_logits(backbone: PooledModel, hidden_BLD: Tensor, pooled_BL: Tensor)
     """For each word the highest logit of the MLM head over the pooled positions; [B, V], float32 at least."""
     features_BLD = backbone.transform(hidden_BLD)
     return linear_column_max(features_BLD, backbone.output_weight_VD, backbone.output_bias_V, pooled_BL)
-
-
-def sentence_vectors(
-    backbone: PooledModel, ids_BL: Tensor, lengths_B: Tensor, *, normalise: bool = False, side: Side = "passage"
-) -> Tensor:
-    """The backbone's sentence vectors of token rows, [B, D]; of length 1 if `normalise`."""
-    if backbone.sentence == "cls":
-        vectors_BD = backbone.first(ids_BL, lengths_B, side)
-    else:
-        vectors_BD = backbone.sentence_vector(backbone.hidden(ids_BL, lengths_B, side), lengths_B)
-    return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD

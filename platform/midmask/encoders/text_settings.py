@@ -90,22 +90,8 @@ def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
 
 
 def read_lengths(folder: Path) -> tuple[int | None, int | None]:
-    """Tokens of the longest query and of the longest passage that a folder's model reads; None if no file has it.
-
-    Raises:
-        UserError: as `longest_text`.
-    """
-    longest, settings, positions = longest_text(folder), transformer_settings(folder)[1], _positions(folder)
-    query, passage = (
-        min((int(length) for length in (settings.get(name) or longest, positions) if length), default=None)
-        for name in ("query_length", "document_length")
-    )
-    return query, passage
-
-
-def longest_text(folder: Path) -> int | None:
-    """Tokens of the longest text that a folder's model reads: from its sentence-transformers settings, else from its
-    tokenizer, and at most its number of positions; None if no file has it.
+    """Tokens of the longest query and of the longest passage that a folder's model reads: from its
+    sentence-transformers settings, else from its tokenizer, and at most its positions; None if no file has it.
 
     Raises:
         UserError: for settings that treat letter case otherwise than the tokenizer.
@@ -119,9 +105,16 @@ def longest_text(folder: Path) -> int | None:
             )
     # Since version 5.4 the length is the tokenizer's.
     tokenizer = _read_if_there(transformer_folder(folder) / "tokenizer_config.json")
-    length, positions = settings.get("max_seq_length") or tokenizer.get("model_max_length"), _positions(folder)
-    limits = [int(length) if length and length < NO_LIMIT else None, positions]
-    return min((limit for limit in limits if limit is not None), default=None)
+    longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
+    positions = _positions(folder)
+    query, passage = (
+        min(
+            (int(limit) for limit in (settings.get(name) or longest, positions) if limit and limit < NO_LIMIT),
+            default=None,
+        )
+        for name in ("query_length", "document_length")
+    )
+    return query, passage
 
 
 def transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
@@ -131,20 +124,9 @@ def transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     return path, {} if path is None else read_json(path, dict)
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    """The Hugging Face config of a folder's transformer; empty if there is none."""
-    return _read_if_there(transformer_folder(folder) / "config.json")
-
-
-def hidden_size(folder: Path) -> int | None:
-    """Columns of the hidden states; None if config.json does not say it under a usual name."""
-    config = _config(folder)
-    return next((config[name] for name in ("hidden_size", "dim", "d_model") if isinstance(config.get(name), int)), None)
-
-
 def _positions(folder: Path) -> int | None:
     """Tokens for which the model has positions; None without a table of them."""
-    config = _config(folder)
+    config = _read_if_there(transformer_folder(folder) / "config.json")
     count = config.get("max_position_embeddings")
     if not isinstance(count, int) or count < 1:
         return None
@@ -153,43 +135,19 @@ def _positions(folder: Path) -> int | None:
 
 
 def read_prompts(folder: Path) -> TextForm:
-    """The prompts of queries and passages; empty ones where the folder has none of these names.
-
-    Raises:
-        UserError: for a default prompt that is not among the prompts, which sentence-transformers refuses too.
-    """
-    settings = read_model_config(folder)
-    prompts: Mapping[str, Any] = settings.get("prompts") or {}
-    default = str(settings.get("default_prompt_name") or "")
-    if default and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
-        raise UserError(
-            f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
-        )
+    """The prompts of queries and passages; empty ones where the folder has none of these names."""
+    prompts: Mapping[str, Any] = read_model_config(folder).get("prompts") or {}
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
     )
 
 
-def kept_dimensions(folder: Path, width: int | None, *, cut_behind_norm: bool) -> int | None:
-    """How many leading dimensions of its vectors a folder keeps (`truncate_dim`); None if it keeps all.
-
-    Args:
-        width: of the vectors; None if not known. cut_behind_norm: whether they have length 1 before they are cut.
-
-    Raises:
-        UserError: if vectors are cut, lose their length 1 by that, and are compared by the dot product.
-    """
-    dimensions = read_model_config(folder).get("truncate_dim")
-    if dimensions is None or (width is not None and dimensions >= width):
-        return None
-    if width is None:
-        raise UserError(f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions}, but config.json names no hidden_size")
-    if cut_behind_norm and read_model_config(folder).get("similarity_fn_name") == "dot":
+def refuse_cut_vectors(folder: Path) -> None:
+    """Raises UserError if a folder keeps only some dimensions of its vectors."""
+    if (dimensions := read_model_config(folder).get("truncate_dim")) is not None:
         raise UserError(
-            f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions} behind a Normalize, with similarity_fn_name = "
-            "'dot'; midmask gives vectors length 1 after they are cut. Set similarity_fn_name = 'cosine'."
+            f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions}; midmask keeps all dimensions. Set it to null."
         )
-    return int(dimensions)
 
 
 def is_scored_by_cosine(folder: Path, *, stated: bool) -> bool:

@@ -1,5 +1,6 @@
 """The tables of objectives, middle trainings and fine-tuning losses: one line, one file, one class each."""
 
+from functools import partial
 from typing import Any
 
 from midmask.core.registry import Registry
@@ -74,25 +75,12 @@ FINETUNING: Registry[Any] = Registry(
 """What a fine-tuning stage (`stages.N.loss`) may train on; it reads judged queries."""
 
 
-def pretraining_config(value: Any) -> Any:
-    """The config of a middle training from its fields by name; None and configs are returned as they are.
-
-    Raises:
-        UserError: for a name that is not in `PRETRAINING`.
-    """
-    return _config(value, PRETRAINING, "objective")
-
-
-def finetuning_config(value: Any) -> Any:
-    """The config of a fine-tuning loss from its fields by name; None and configs are returned as they are.
-
-    Raises:
-        UserError: for a name that is not in `FINETUNING`.
-    """
-    return _config(value, FINETUNING, "loss")
-
-
 def _config(value: Any, table: Registry[Any], field: str) -> Any:
+    """The config of an objective from its fields by name; None and configs are returned as they are.
+
+    Raises:
+        UserError: for a name that is not in the table.
+    """
     if not isinstance(value, dict | ObjectiveConfig):
         return value
     name = value.name if isinstance(value, ObjectiveConfig) else value.get("name")
@@ -100,6 +88,10 @@ def _config(value: Any, table: Registry[Any], field: str) -> Any:
         raise UserError(f"{field}: the name of a {table.kind} is required. Known: {', '.join(sorted(table))}.")
     entry = table[str(name)]
     return value if isinstance(value, ObjectiveConfig) else entry.Config.model_validate(value)
+
+
+pretraining_config = partial(_config, table=PRETRAINING, field="objective")
+finetuning_config = partial(_config, table=FINETUNING, field="loss")
 
 
 def build_objective(config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary, *, seed: int = 0) -> Objective:

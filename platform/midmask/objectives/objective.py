@@ -83,9 +83,10 @@ class Objective(nn.Module, ABC):
     """A loss on a backbone. Subclasses are final, but for `CoupledObjective`."""
 
     config: Any  # subclasses name its type
+    backbone: Backbone  # or what else of a subclass outlives training
     parts: ClassVar[tuple[str, ...]]  # names of the loss's terms, as logged
 
-    def __init__(self, config: ObjectiveConfig, backbone: Backbone, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: ObjectiveConfig, backbone: Any, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.config, self.backbone, self._vocabulary = config, backbone, vocabulary
         self.add_heads()
@@ -95,7 +96,9 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, batch: Batch) -> Any:
-        """Masks and labels of a batch, on the device the batch is on: a frozen dataclass of tensors. No gradient."""
+        """Masks and labels of a batch, on the device the batch is on: a frozen dataclass of tensors. They depend on
+        no weight that learns.
+        """
 
     @abstractmethod
     def counts(self, drawn: Any) -> dict[str, Tensor]:
@@ -208,13 +211,16 @@ def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:
     return rows_R, ids_BL.flatten()[rows_R]
 
 
-def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part]) -> dict[str, Tensor]:
+def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part], decoder: str = "decoder") -> dict[str, Tensor]:
     """A decoder's mean loss by target, and the same loss with the batch's mean vector, which contains nothing about the
     single text.
 
     Args:
-        loss_of: the decoder's loss when it is given these vectors.
+        loss_of: the decoder's loss when it is given these vectors. decoder: its name.
     """
-    given = {"decoder_loss": vector_BD, "decoder_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD)}
+    given = {
+        f"{decoder}_loss": vector_BD,
+        f"{decoder}_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD),
+    }
     parts = {name: loss_of(vectors) for name, vectors in given.items()}
     return {name: part.total / part.count.clamp(min=1) for name, part in parts.items()}

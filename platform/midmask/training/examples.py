@@ -8,6 +8,7 @@ Nothing here imports torch: reading tasks start on processes of their own, and t
 load than to read.
 """
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -129,13 +130,14 @@ class TextRows(NamedTuple):
 TextColumns = dict[str, TextRows]
 
 
-class ExampleSource(Protocol):
-    """An opened `Examples`. `lengths`, int32 [count], is there if batches are to be grouped by it."""
+class ExampleSource(ABC):
+    """An opened `Examples`."""
 
     count: int
-    group: int
-    lengths: Ints32 | None
+    group = 1  # passages a row
+    lengths: Ints32 | None = None  # tokens of each row, [count], if batches are to be grouped by it
 
+    @abstractmethod
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns: ...
 
 

@@ -4,7 +4,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from midmask.core.config import Config, added, runtime
+from midmask.core.config import Config, runtime
 from midmask.encoders.precision import Precision
 from midmask.errors import UserError
 from midmask.objectives.objective import KEPT
@@ -36,9 +36,6 @@ class TrainConfig(Config):
         "auto",
         description="number type of matrix products under autocast; auto: bf16 on a GPU that has it and on a processor "
         "that gains by it, else fp32",
-    )
-    compile: bool = added(
-        False, "compile the model's layers: faster steps on a GPU after a minute, sums of other last digits"
     )
     micro_batch: int | None = runtime(
         None, "rows that a worker computes at once; none: as many of its share as fit into the device's memory", ge=1

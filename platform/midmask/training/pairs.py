@@ -16,7 +16,7 @@ from midmask.errors import UserError
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
 from midmask.store.tables import read_row_groups, read_table
-from midmask.training.examples import TextColumns, TokenTable, join_texts
+from midmask.training.examples import ExampleSource, TextColumns, TokenTable, join_texts
 from midmask.training.plan import Rows
 
 log = logging.getLogger(__name__)
@@ -56,8 +56,7 @@ class Lists:
     @property
     def known_scores(self) -> Floats:
         """The scores of all values, NaN where one is missing."""
-        if self.scores is None:
-            raise ValueError("these lists have no scores")
+        assert self.scores is not None
         return self.scores
 
 
@@ -67,14 +66,13 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
     The table is read a row group at a time; only scores of passages in the lists are kept.
     """
     keys = np.concatenate([passages.query * tokens.count + passages.values for passages in lists])
-    order = np.argsort(keys, kind="stable")
-    found = np.full(len(keys), np.nan, np.float32)
+    pairs, places = np.unique(keys, return_inverse=True)
+    found = np.full(len(pairs), np.nan, np.float32)
     for query, rows, scores in _score_rows(place, query_ids, tokens):
         scored = query * tokens.count + rows
-        first, last = np.searchsorted(keys, scored, "left", order), np.searchsorted(keys, scored, "right", order)
-        # A passage that stands in a list twice takes its score twice.
-        found[order[np.repeat(first, last - first) + _count_within(last - first)]] = np.repeat(scores, last - first)
-    pieces = np.split(found, np.cumsum([len(passages.values) for passages in lists])[:-1])
+        listed = np.isin(scored, pairs) & (rows >= 0)
+        found[np.searchsorted(pairs, scored[listed])] = scores[listed]
+    pieces = np.split(found[places], np.cumsum([len(passages.values) for passages in lists])[:-1])
     return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
 
 
@@ -85,11 +83,6 @@ def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) ->
         table = table.append_column("query", query).filter(query.is_valid())
         scores = table["score"].to_numpy().astype(np.float32)
         yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
-
-
-def _count_within(counts: Rows) -> Rows:
-    """0 … counts[0] - 1, then 0 … counts[1] - 1, and so on."""
-    return np.asarray(np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
 
 
 @dataclass(frozen=True)
@@ -122,10 +115,8 @@ class PairExamples:
         return PairSource(self)
 
 
-class PairSource:
+class PairSource(ExampleSource):
     """Queries of a split that have a positive, in the order of `queries.parquet`."""
-
-    lengths: Ints32 | None = None
 
     def __init__(self, examples: PairExamples) -> None:
         self._examples = examples

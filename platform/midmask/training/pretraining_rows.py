@@ -66,13 +66,11 @@ class PassageExamples:
         return PassageSource(self)
 
 
-class PassageSource:
+class PassageSource(ExampleSource):
     """Passages by row number."""
 
-    group = 1
-
     def __init__(self, examples: PassageExamples) -> None:
-        self.lengths: Ints32 | None = lengths_of(examples.tokens) if examples.by_length else None
+        self.lengths = lengths_of(examples.tokens) if examples.by_length else None
         self._passages = Passages(examples.tokens, examples.weights)
         self.count = self._passages.count
 
@@ -97,11 +95,8 @@ class PackedExamples:
         return PackedSource(self)
 
 
-class PackedSource:
+class PackedSource(ExampleSource):
     """Packed rows by number. `dropped`: tokens that fill no row."""
-
-    group = 1
-    lengths: Ints32 | None = None
 
     def __init__(self, examples: PackedExamples) -> None:
         self._length = examples.length
@@ -166,11 +161,8 @@ class SpanExamples:
         return SpanSource(self.spans, self.context)
 
 
-class SpanSource:
+class SpanSource(ExampleSource):
     """Documents by number. Batches are not grouped by length: it is drawn with the span."""
-
-    group = 1
-    lengths: Ints32 | None = None
 
     def __init__(self, spans: Place, context: ContextKind) -> None:
         self._starts: Rows = (spans / "starts.npy").read_array()
@@ -251,17 +243,15 @@ class PseudoQueryExamples:
         return PseudoQuerySource(self)
 
 
-class PseudoQuerySource:
+class PseudoQuerySource(ExampleSource):
     """The passages that have a query, in the order of the corpus."""
-
-    group = 1
 
     def __init__(self, examples: PseudoQueryExamples) -> None:
         counts: Ints32 = (examples.pseudo_queries / "counts.npy").read_array()
         self._kept = np.flatnonzero(counts)
         self._counts = counts[self._kept]
         self.count = len(self._kept)
-        self.lengths: Ints32 | None = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
+        self.lengths = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
         self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
         self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=self.count)
 
@@ -289,15 +279,13 @@ class ExcerptExamples:
         return ExcerptSource(self.whole.open(), self.length)
 
 
-class ExcerptSource:
+class ExcerptSource(ExampleSource):
     """The rows of another source, with excerpts of their passages."""
-
-    group = 1
 
     def __init__(self, whole: ExampleSource, length: int) -> None:
         self._whole, self._length = whole, length
         self.count = whole.count
-        self.lengths: Ints32 | None = None if whole.lengths is None else np.minimum(whole.lengths, length)
+        self.lengths = None if whole.lengths is None else np.minimum(whole.lengths, length)
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         columns = self._whole.read(rows, seed, epoch)
@@ -337,29 +325,20 @@ def pretraining_examples(
         places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
         fingerprint: of the artifact whose rows are read, which their order depends on.
         max_length: tokens of a packed row. excerpt: tokens that each visit reads of a passage; none: all.
-
-    Raises:
-        ValueError: if a place that is read is not given.
     """
     from midmask.objectives import PRETRAINING, CoupledObjective  # here, since they import torch
 
     form = objective.row_form()
-    weights = _require_place(places, "weights") if form.term_weights else None
+    weights = places["weights"] if form.term_weights else None
     by_length = not issubclass(PRETRAINING[objective.name], CoupledObjective)
     if form.rows == "packed":
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
     if form.rows == "spans":
-        return SpanExamples(_require_place(places, "spans"), fingerprint, form.context)
+        return SpanExamples(places["spans"], fingerprint, form.context)
     whole: PassageExamples | PseudoQueryExamples
     if form.rows == "pseudo_queries":
-        queries = _require_place(places, "pseudo_queries")
+        queries = places["pseudo_queries"]
         whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
     else:
         whole = PassageExamples(places["tokens"], fingerprint, weights, by_length)
     return whole if excerpt is None else ExcerptExamples(whole, excerpt)
-
-
-def _require_place(places: Mapping[str, Place], name: str) -> Place:
-    if name not in places:
-        raise ValueError(f"the objective reads {name}, and the setup has no place for them")
-    return places[name]

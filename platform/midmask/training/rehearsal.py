@@ -6,8 +6,7 @@ saves in a forward pass for the backward pass, on real and on fake tensors.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,34 +24,20 @@ from midmask.training.setup import TrainingSetup
 logger = logging.getLogger(__name__)
 
 
-_reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
+def kept_bytes(module: nn.Module, forward: Callable[[], object]) -> int:
+    """Bytes of the storages that a forward pass keeps for the backward pass, each once; weights are not counted."""
+    reference: Callable[[Any], StorageWeakRef] = StorageWeakRef
+    weights = {reference(parameter.untyped_storage()) for parameter in module.parameters()}
+    kept: dict[StorageWeakRef, Tensor] = {}  # held, so that no later tensor can take their storages
 
-
-class KeptTensors:
-    """The storages that a forward pass keeps, each once; weights are not counted."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self._weights = {_reference(parameter.untyped_storage()) for parameter in module.parameters()}
-        self._kept: dict[StorageWeakRef, tuple[int, Tensor]] = {}
-
-    @property
-    def bytes(self) -> int:
-        return sum(size for size, _ in self._kept.values())
-
-    def keep(self, tensor: Tensor) -> Tensor:
-        """Counts a tensor; it is held, so that no later one can take its storage."""
-        storage = tensor.untyped_storage()
-        if (weights_key := _reference(storage)) not in self._weights:
-            self._kept[weights_key] = (storage.nbytes(), tensor)
+    def keep(tensor: Tensor) -> Tensor:
+        if (storage := reference(tensor.untyped_storage())) not in weights:
+            kept[storage] = tensor
         return tensor
 
-
-@contextmanager
-def kept_tensors(module: nn.Module) -> Iterator[KeptTensors]:
-    """Counts what the forward passes of this context keep."""
-    tensors = KeptTensors(module)
-    with torch.autograd.graph.saved_tensors_hooks(tensors.keep, lambda tensor: tensor):
-        yield tensors
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        forward()
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
 GIB = 2**30
@@ -122,12 +107,8 @@ def _kept_bytes(
     """What so many of the longest rows keep for the backward pass."""
     bf16 = autocast_type(setup.train.precision, device)
     batch = to_device(setup.longest_rows(rows, vocabulary), device)
-    with (
-        kept_tensors(objective) as kept,
-        torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None),
-    ):
-        objective(objective.draw(batch))
-    return kept.bytes
+    with torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+        return kept_bytes(objective, lambda: objective(objective.draw(batch)))
 
 
 def _cached_bytes(objective: Objective, setup: TrainingSetup, vocabulary: Vocabulary, device: torch.device) -> int:

@@ -20,8 +20,7 @@ from typing import Any
 
 import torch
 
-from midmask.encoders.layers import compile_layers
-from midmask.errors import UserError
+from midmask.errors import UserError, how_to_set
 from midmask.objectives import Objective
 from midmask.objectives import distributed as world
 from midmask.store.place import Place
@@ -29,12 +28,12 @@ from midmask.training import checkpoint
 from midmask.training.batches import StepBatches, batches_ahead
 from midmask.training.checkpoint import save_heads, take_heads
 from midmask.training.examples import StepReader, WorkerSteps, plan_of
-from midmask.training.health import Guard, HealthWatch, examine
+from midmask.training.health import HealthWatch, examine
 from midmask.training.loop import optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
 from midmask.training.rehearsal import fit_micro_batch
-from midmask.training.setup import PretrainSetup, TrainingSetup
+from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
 from midmask.training.trace import Trace, trace_summary, trace_totals
 
 logger = logging.getLogger(__name__)
@@ -94,10 +93,7 @@ class _Run:
         _, objective, self.vocabulary = setup.build()
         self.heads = take_heads(objective, setup)
         self.objective: Objective = objective.to(device).train()
-        if config.compile:
-            compile_layers(self.objective.backbone)
         self.optimiser = build_optimiser(self.objective, config)
-        self.guard = self._open_guard()
         micro_batch = fit_micro_batch(self.objective, setup, self.vocabulary, device)
         self.config = config.model_copy(update={"micro_batch": micro_batch})
         self.model = prepare_model(self.objective)
@@ -156,14 +152,9 @@ class _Run:
         every = self.config.health_every
         if self.pretraining is None or world.rank() != 0 or not every or done % every:
             return {}
-        values = examine(self.objective, to_device(self.batches.micro[0], self.device), self.guard)
+        values = examine(self.objective, to_device(self.batches.micro[0], self.device))
         self.watch.look(done, values)
         return {f"health/{name}": value for name, value in values.items()}
-
-    def _open_guard(self) -> Guard | None:
-        """The guard, where the distance from the start is measured, of an encoder that was trained before."""
-        measures = world.rank() == 0 and 0 < self.config.health_every <= self.setup.stop
-        return self.pretraining.guard(self.device) if self.pretraining and measures else None
 
     def _load_newest(self) -> int:
         """Loads the newest state there is; the number of steps it has behind it."""
@@ -196,12 +187,15 @@ class _Run:
             if row["step"] == self.idle and not row["gradient_norm"]:
                 self.idle += 1
         if self.idle >= min(PATIENCE, self.setup.stop):
-            hides = hasattr(self.setup.objective, "encoder_mask_ratio")
-            remedy = ", or hide more of them: set objective.encoder_mask_ratio=0.15 or more" if hides else ""
+            remedy = ""
+            if hasattr(self.setup.objective, "encoder_mask_ratio"):
+                remedy = ", or hide more of them: set objective.encoder_mask_ratio=0.15 or more"
+            elif isinstance(self.setup, FinetuneSetup):
+                remedy = f", or mine negatives: {how_to_set({'stages.*.negatives': ['bm25'], 'stages.*.per_query': 1})}"
             raise UserError(
                 f"{self.setup.path}: none of the first {self.idle} steps had a gradient ({self.setup.objective.name}), "
                 f"so nothing is learned: no text has a token to predict, or the loss is the same whatever the weights "
-                f"are; give longer texts{remedy}"
+                f"are; give longer texts, and texts that differ{remedy}"
             )
 
     def _save(self, done: int) -> None:

@@ -8,7 +8,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from midmask.core.batch import Batch
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.objectives.finetuning.contrastive import Contrastive
@@ -30,7 +29,6 @@ from tests.support.objectives.ranked import (
     score,
     sparse_parts,
 )
-from tests.support.objectives.texts import token_rows
 
 CONFIG = Contrastive.Config(temperature=20.0)
 REPEATED = [*PASSAGES[:4], PASSAGES[0], *PASSAGES[5:7], PASSAGES[6], *PASSAGES[8:]]
@@ -89,15 +87,6 @@ def test_known_positives_are_no_negatives(kind: str, drop: bool) -> None:
     torch.testing.assert_close(found.total.detach() / len(SAME), loss.detach(), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["own", "local_negatives"])
-def test_a_query_without_negatives_is_refused_where_they_are_the_candidates(kind: str) -> None:
-    alone = Batch(0, {"query": token_rows(QUERIES), "passage": token_rows(PASSAGES[: len(QUERIES)])})
-    with pytest.raises(UserError, match="per_query >= 1"):
-        built("cls", candidates=kind).draw(alone)
-    for other in ("all", "positives"):
-        assert built("cls", candidates=other).draw(alone).passage_hash_QG.shape == (len(QUERIES), 1)
-
-
 def softmax(scores: list[float]) -> list[float]:
     total = sum(math.exp(value) for value in scores)
     return [math.exp(value) / total for value in scores]
@@ -148,15 +137,6 @@ def test_losses_and_every_gradient_equal_the_reference(case: str) -> None:
     with torch.no_grad():
         parts |= sparse_parts(all_views(reference, objective.backbone.pooling.representation))
     assert_equal(objective, batch(), reference, parts)
-
-
-def test_a_batch_without_scores_or_without_negatives_is_refused() -> None:
-    objective = build(Distillation.Config(), REPRESENTATIONS["cls"])
-    with pytest.raises(UserError, match="without a teacher's scores"):
-        objective.draw(Batch(0, batch().texts, GROUP))
-    alone = {"query": token_rows(QUERIES), "passage": token_rows(PASSAGES[: len(QUERIES)])}
-    with pytest.raises(UserError, match="per_query >= 1"):
-        objective.draw(Batch(0, alone, 1, teacher_QG=TEACHER[:, :1]))
 
 
 def flops(texts: list[Tensor]) -> Tensor:

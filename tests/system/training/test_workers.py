@@ -73,18 +73,6 @@ def test_a_killed_job_started_again_is_the_same_run(tokens, tmp_path, objective)
             torch.testing.assert_close(ours[key], tensor, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_compiled_training_has_the_losses_of_one_that_is_not(tokens, tmp_path):
-    losses, names = [], []
-    for number, train in enumerate(({}, {"compile": True})):
-        out = tmp_path / str(number)
-        run_here(spec_of(tokens, out, objective={"name": "retromae"}, train={"steps": 6, **train}))
-        losses.append([row["loss"] for row in trace_of(out)])
-        names.append(sorted(safetensors.torch.load_file(out / "model" / "model.safetensors")))
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-    assert names[0] == names[1]
-
-
 WORKERS = {"unequal": (7, 3), "equal": (6, 2), "one of them whole": (7, 4)}
 """Rows a step and a micro-batch; in the first, worker 0 has two micro-batches (3 + 1) and worker 1 has one."""
 

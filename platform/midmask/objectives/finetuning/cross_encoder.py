@@ -19,7 +19,6 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.cross_encoder import CrossEncoder, Pairs
 from midmask.objectives.objective import Objective, ObjectiveConfig
-from midmask.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,6 @@ class ListwiseRanking(Objective):
     parts: ClassVar[tuple[str, ...]] = ("listwise", "r_drop")
     backbone: CrossEncoder  # type: ignore[assignment]
 
-    def __init__(self, config: Config, encoder: CrossEncoder, vocabulary: Vocabulary) -> None:
-        super().__init__(config, encoder, vocabulary)  # type: ignore[arg-type]
-
-    @torch.no_grad()
     def draw(self, batch: Batch) -> ListRows:
         pairs = self.backbone.join(batch.texts["query"], batch.texts["passage"], batch.group)
         return ListRows(pairs, batch.group)

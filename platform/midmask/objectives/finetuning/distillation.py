@@ -56,8 +56,7 @@ class Distillation(Ranking):
 
     def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:
         student_QG = group_scores(rows.query, rows.passage) / self.config.temperature
-        if rows.teacher_QG is None:
-            raise ValueError("distillation needs a teacher's scores")
+        assert rows.teacher_QG is not None  # of a stage with a teacher
         teacher_QG = rows.teacher_QG.to(student_QG.dtype) / self.config.teacher_temperature
         total = distance(self.config.loss, student_QG, teacher_QG)
         queries = torch.tensor(len(student_QG), device=student_QG.device)

@@ -55,10 +55,9 @@ class QueryGeneration(Objective):
     backbone: Seq2Seq  # type: ignore[assignment]
 
     def __init__(self, config: Config, model: Seq2Seq, vocabulary: Vocabulary) -> None:
-        super().__init__(config, model, vocabulary)  # type: ignore[arg-type]
+        super().__init__(config, model, vocabulary)
         model.model.encoder.requires_grad_(not config.frozen_encoder)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> WrittenRows:
         """The positives, which stand first in their groups, and the queries.
 

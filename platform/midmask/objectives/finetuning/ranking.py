@@ -249,27 +249,11 @@ class Ranking(CoupledObjective):
     def ranking_parts(self, rows: RankedRows) -> dict[str, Part]:
         """The loss's own terms, those of weight 0 left out; each counts the queries."""
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> RankingRows:
-        if self.config.needs_negatives and batch.group == 1:
-            raise UserError(
-                f"loss.name = {self.config.name}, loss.candidates = {self.config.candidates}: a query has only its "
-                "positive here. Give the stage per_query >= 1 and negatives, or use contrastive with candidates=all."
-            )
         query, passage = batch.texts["query"], batch.texts["passage"]
         progress_Q = torch.full_like(query.lengths_B, batch.progress, dtype=torch.float32)
         hashes = fingerprints(query), fingerprints(passage).view(-1, batch.group)
-        return RankingRows(query, passage, *hashes, progress_Q, self._teacher(batch))
-
-    def _teacher(self, batch: Batch) -> Tensor | None:
-        if not self.config.needs_teacher:
-            return None
-        if batch.teacher_QG is None:
-            raise UserError(
-                f"loss.name = {self.config.name}: the rows come without a teacher's scores. Give the stage a teacher, "
-                "or loss.name=contrastive."
-            )
-        return batch.teacher_QG
+        return RankingRows(query, passage, *hashes, progress_Q, batch.teacher_QG if self.config.needs_teacher else None)
 
     def counts(self, drawn: RankingRows) -> dict[str, Tensor]:
         queries, passages = (torch.tensor(len(text.ids_BL)) for text in (drawn.query, drawn.passage))

@@ -19,7 +19,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -49,7 +48,6 @@ class BOW(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> BOWRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

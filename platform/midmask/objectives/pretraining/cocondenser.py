@@ -52,7 +52,6 @@ class CoCondenser(CoupledObjective):
     def add_heads(self) -> None:
         self.head = Head(self.config, self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:
         """First spans, then second spans, in one batch; each is masked by itself."""
         vocabulary = self.vocabulary(batch.texts["passage"].ids_BL.device)

@@ -102,7 +102,6 @@ class Condenser(Objective):
     def add_heads(self) -> None:
         self.head = Head(self.config, self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:
         text = batch.texts["passage"]
         return self.config.mask(text, self.vocabulary(text.ids_BL.device))

@@ -15,7 +15,6 @@ differs   sums are divided by the global count of targets. Both sides read the s
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
@@ -51,7 +50,6 @@ class CoTMAE(VectorDecoding):
     def make_decoder(self) -> Decoder:
         return Decoder(self.backbone, layers=self.config.decoder_layers)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
         first, second = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(first.ids_BL.device)

@@ -16,7 +16,6 @@ differs   sums are divided by the global count of targets. The published code pu
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
@@ -45,7 +44,6 @@ class QueryAsContext(VectorDecoding):
     def make_decoder(self) -> CausalDecoder:
         return CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=self.config.window)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
         passage, query = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(passage.ids_BL.device)

@@ -74,7 +74,6 @@ class CoTMAEv2(Objective):
         self.causal_decoder = CausalDecoder(self.backbone, layers=config.ar_layers, window=None, vectors=2)
         self.positions = DecoderPositions(self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMAEv2Rows:
         text, context = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(text.ids_BL.device)
@@ -91,16 +90,15 @@ class CoTMAEv2(Objective):
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B)
         encoder = masked_lm_part(self.backbone, hidden_BLD, drawn.encoder, weight=self.config.encoder_weight)
-        ae, ar = self._ae(vectors_B2D, drawn.masked), self._ar(vectors_B2D, drawn.whole)
+        ae, ar = self._decode(vectors_B2D, drawn, "ae"), self._decode(vectors_B2D, drawn, "ar")
         return Loss({"encoder_mlm": encoder, "ae_mlm": ae, "ar_clm": ar})
 
-    def _ae(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.ae_weight
-        return loss_after_vectors(self.backbone, self.positions, self.decoder, vectors_B2D, rows, weight=weight)
-
-    def _ar(self, vectors_B2D: Tensor, rows: MaskedRows) -> Part:
-        weight = self.config.ar_weight
-        return loss_after_vectors(self.backbone, self.positions, self.causal_decoder, vectors_B2D, rows, weight=weight)
+    def _decode(self, vectors_B2D: Tensor, drawn: CoTMAEv2Rows, name: Literal["ae", "ar"]) -> Part:
+        decoder, rows, weight = {
+            "ae": (self.decoder, drawn.masked, self.config.ae_weight),
+            "ar": (self.causal_decoder, drawn.whole, self.config.ar_weight),
+        }[name]
+        return loss_after_vectors(self.backbone, self.positions, decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:
         """h and the projection of s, [B, 2, D]."""
@@ -111,10 +109,5 @@ class CoTMAEv2(Objective):
     def health(self, drawn: CoTMAEv2Rows) -> dict[str, Tensor]:
         hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
         vectors_B2D = self.both_views(hidden_BLD, drawn.encoder.lengths_B)
-        ae = use_of_vector(vectors_B2D, lambda vectors: self._ae(vectors, drawn.masked))
-        ar = use_of_vector(vectors_B2D, lambda vectors: self._ar(vectors, drawn.whole))
-        return {
-            name.replace("decoder", side): value
-            for side, use in (("ae", ae), ("ar", ar))
-            for name, value in use.items()
-        }
+        ae = use_of_vector(vectors_B2D, lambda vectors: self._decode(vectors, drawn, "ae"), "ae")
+        return ae | use_of_vector(vectors_B2D, lambda vectors: self._decode(vectors, drawn, "ar"), "ar")

@@ -84,7 +84,6 @@ class CoTMoTE(Objective):
         self.positions = DecoderPositions(self.backbone)
         self.causal_decoder = CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=None)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> CoTMoTERows:
         passage, query = batch.texts["passage"], batch.texts["context"]
         vocabulary = self.vocabulary(passage.ids_BL.device)
@@ -134,8 +133,8 @@ class CoTMoTE(Objective):
         for side, rows in drawn.sides:
             hidden_BLD = self._hidden(side, rows)
             for view, vector_B1D in self._vectors(hidden_BLD, rows.lengths_B).items():
-                use = use_of_vector(vector_B1D, partial(self._decode, rows=drawn.decoder))
-                found |= {f"{side}_{view}_{name}": value for name, value in use.items()}
+                decode = partial(self._decode, rows=drawn.decoder)
+                found |= use_of_vector(vector_B1D, decode, f"{side}_{view}_decoder")
             if side == "passage" and self.config.views != "dense":
                 found["winning_vocabulary"] = winning_vocabulary(self._sparse(hidden_BLD, rows.lengths_B))
         return found

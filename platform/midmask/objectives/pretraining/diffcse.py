@@ -141,9 +141,8 @@ class DiffCSE(CoupledObjective):
     def add_heads(self) -> None:
         self.projector = Projector(self.backbone.width)
         self.discriminator = Discriminator(self.backbone)
-        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
+        self.generator = build_generator(self.config.generator, self._vocabulary)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> DiffCSERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
@@ -194,5 +193,4 @@ class DiffCSE(CoupledObjective):
     def health(self, drawn: DiffCSERows) -> dict[str, Tensor]:
         """The discriminator's loss with and without h."""
         vectors_TD = two_passes(self.backbone, drawn.text)
-        use = use_of_vector(vectors_TD, lambda vectors: self._replaced_part(vectors, drawn.edited))
-        return {name.replace("decoder", "discriminator"): value for name, value in use.items()}
+        return use_of_vector(vectors_TD, lambda each: self._replaced_part(each, drawn.edited), "discriminator")

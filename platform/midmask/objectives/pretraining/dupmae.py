@@ -94,7 +94,6 @@ class DupMAE(Objective):
         if self.config.bow_head == "projection":
             self.projection = fresh_linear(self.backbone.width, len(self.backbone.output_weight_VD), bias=False)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> DupMAERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -62,16 +62,15 @@ class Frozen(nn.Module):
         return self
 
 
-def build_generator(name: str, backbone: Backbone, vocabulary: Vocabulary) -> Backbone | Frozen:
+def build_generator(name: str, vocabulary: Vocabulary) -> Backbone | Frozen:
     """The generator that a config names: a fresh model, or a frozen one from a folder.
 
     Raises:
         UserError: if the folder holds no masked LM of a supported family with this vocabulary.
     """
     seed = int(torch.randint(2**31, (), device="cpu"))
-    fresh = backbone.no_bias_V.is_meta  # an outline, whose cost is counted, reads no weights
     with _name_generator():
-        made = build_backbone(BackboneConfig(name=name, dropout=0.0, fresh=fresh), vocabulary, seed=seed)
+        made = build_backbone(BackboneConfig(name=name, dropout=0.0), vocabulary, seed=seed)
     return made if name in SIZES else Frozen(made)
 
 

@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.representation import sentence_vectors
 from midmask.masking.corruption import only, word_runs
 from midmask.masking.randomness import Purpose, rekey, uniform
 from midmask.objectives.in_batch import pairs_part
@@ -77,7 +76,6 @@ class ICT(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> PieceRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
@@ -96,7 +94,7 @@ class ICT(CoupledObjective):
         return Represented((self._vectors(drawn.query), self._vectors(drawn.passage)))
 
     def _vectors(self, text: TokenRows) -> Tensor:
-        return sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=self.config.normalise)
+        return self.backbone.sentence_vectors(text.ids_BL, text.lengths_B, normalise=self.config.normalise)
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         return {"contrastive": pairs_part(*vectors, temperature=self.config.temperature)}

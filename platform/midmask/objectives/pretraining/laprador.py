@@ -29,7 +29,7 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.families import BackboneShape
-from midmask.encoders.representation import Side, sentence_vectors
+from midmask.encoders.representation import Side
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import cross_entropy_part, pairs_part
 from midmask.objectives.objective import CoupledObjective, Represented, require_dropout
@@ -84,7 +84,6 @@ class LaPraDoR(CoupledObjective):
         self.register_buffer("cache_KD", torch.zeros(self.config.cache, self.backbone.width))
         self.register_buffer("cached", torch.zeros((), dtype=torch.int64))
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> TurnRows:
         text = batch.texts["passage"]
         turn, step = divmod(batch.step, self.config.turn_steps)
@@ -101,7 +100,7 @@ class LaPraDoR(CoupledObjective):
         passes_BD = two_passes(self.backbone, text, normalise=True, side=drawn.trained).chunk(2)
         with torch.no_grad():
             still = drawn.text(drawn.still)
-            still_BD = sentence_vectors(self.backbone, still.ids_BL, still.lengths_B, normalise=True, side=drawn.still)
+            still_BD = self.backbone.sentence_vectors(still.ids_BL, still.lengths_B, normalise=True, side=drawn.still)
         return Represented((*passes_BD, still_BD), (torch.full_like(text.lengths_B, drawn.step),))
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:

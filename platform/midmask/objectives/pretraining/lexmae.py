@@ -98,7 +98,6 @@ class LexMAE(VectorDecoding):
         self.norm = nn.LayerNorm(width, self.backbone.norm_eps)
         self.bias = nn.Parameter(torch.zeros(entries))
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> LexMAERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -74,7 +73,6 @@ class MASTER(Objective):
         self.decoders = nn.ModuleDict({name: Decoder(self.backbone, layers=layers) for name in BEHIND})
         self.positions = DecoderPositions(self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> MASTERRows:
         """A pass has keys of its own, so that its masks are independent of the others'."""
         whole, query = batch.texts["passage"], batch.texts["context"]
@@ -145,8 +143,7 @@ class MASTER(Objective):
             read, rows = drawn.encoded[behind], drawn.decoded[name]
             hidden_BLD = self.backbone.hidden(read.ids_BL, read.lengths_B)
             vector_B1D = self.backbone.sentence_vector(hidden_BLD, read.lengths_B)[:, None]
-            use = use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows))
-            found |= {key.replace("decoder", name): value for key, value in use.items()}
+            found |= use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows), name)
         return found
 
 

@@ -14,7 +14,6 @@ differs   from run_mlm: the sum is divided by the global count of targets; and o
 
 from typing import ClassVar, Literal, Self
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -56,7 +55,6 @@ class MLM(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:
         text = batch.texts["passage"]
         return mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config.at(batch.progress))

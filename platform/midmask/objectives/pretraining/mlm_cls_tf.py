@@ -16,7 +16,6 @@ unpublished  all but "the L2-normalised frequency of the input tokens" and weigh
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -54,7 +53,6 @@ class MLMTermFrequency(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "term_frequencies")
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> TermFrequencyRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

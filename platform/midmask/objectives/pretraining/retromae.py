@@ -143,7 +143,6 @@ class RetroMAE(VectorDecoding):
     def make_decoder(self) -> RetroMAEDecoder:
         return RetroMAEDecoder(self.config, self.backbone)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> RetroMAERows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

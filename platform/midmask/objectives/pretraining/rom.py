@@ -13,7 +13,6 @@ differs   the paper's score has temperature 1. The sum is divided by the global 
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -35,7 +34,6 @@ class ROM(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> MaskedRows:
         text = batch.texts["passage"]
         return mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config)

@@ -14,7 +14,6 @@ differs   sums are divided by the global count of targets. The released decoder 
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from midmask.core.batch import Batch
@@ -43,7 +42,6 @@ class SEED(VectorDecoding):
     def make_decoder(self) -> CausalDecoder:
         return CausalDecoder(self.backbone, layers=self.config.decoder_layers, window=self.config.window)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> BothSides:
         text = batch.texts["passage"]
         encoder = mask_for_encoder(text, self.vocabulary(text.ids_BL.device), self.config)

@@ -22,7 +22,7 @@ from torch import Tensor
 from midmask.core.batch import Batch, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
-from midmask.encoders.representation import Side, sentence_vectors
+from midmask.encoders.representation import Side
 from midmask.objectives.decoders import fresh_linear
 from midmask.objectives.in_batch import pairs_part
 from midmask.objectives.objective import CoupledObjective, Represented, RowForm, require_dropout
@@ -69,7 +69,6 @@ class SimCSE(CoupledObjective):
     def add_heads(self) -> None:
         self.projection = fresh_linear(self.backbone.width, self.backbone.width) if self.config.projection else None
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> SimCSERows:
         text = batch.texts["passage"]
         if not self.config.mlm_weight:
@@ -103,4 +102,4 @@ class SimCSE(CoupledObjective):
 def two_passes(backbone: Backbone, text: TokenRows, *, normalise: bool = False, side: Side = "passage") -> Tensor:
     """Sentence vectors of each text under two dropout masks, first those of all first passes; [2 B, D]."""
     twice_TL, lengths_T = text.ids_BL.repeat(2, 1), text.lengths_B.repeat(2)
-    return sentence_vectors(backbone, twice_TL, lengths_T, normalise=normalise, side=side)
+    return backbone.sentence_vectors(twice_TL, lengths_T, normalise=normalise, side=side)

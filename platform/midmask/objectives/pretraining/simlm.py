@@ -19,7 +19,6 @@ differs   sums are divided by the global count of targets. Published is a frozen
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -92,9 +91,8 @@ class SimLM(VectorDecoding):
 
     def add_heads(self) -> None:
         super().add_heads()
-        self.generator = build_generator(self.config.generator, self.backbone, self._vocabulary)
+        self.generator = build_generator(self.config.generator, self._vocabulary)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> SimLMRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)

@@ -31,7 +31,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.representation import sentence_vectors
 from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, recurring
@@ -79,7 +78,6 @@ class Spider(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> ExampleRows:
         query, passage = batch.texts["context"], batch.texts["passage"]
         vocabulary, config = self.vocabulary(passage.ids_BL.device), self.config
@@ -115,7 +113,7 @@ class Spider(CoupledObjective):
 
     def represent(self, drawn: ExampleRows) -> Represented:
         vectors = tuple(
-            sentence_vectors(self.backbone, text.ids_BL, text.lengths_B) for text in (drawn.query, drawn.passage)
+            self.backbone.sentence_vectors(text.ids_BL, text.lengths_B) for text in (drawn.query, drawn.passage)
         )
         return Represented(vectors, (drawn.examples_B,))
 

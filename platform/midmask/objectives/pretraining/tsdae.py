@@ -15,7 +15,6 @@ differs   sums are divided by the global count of targets. Attention over one ve
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -23,7 +22,6 @@ from torch import Tensor, nn
 from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
-from midmask.encoders.representation import sentence_vectors
 from midmask.masking.corruption import only
 from midmask.masking.randomness import Purpose, uniform
 from midmask.masking.words import find_words
@@ -78,7 +76,6 @@ class TSDAE(Objective):
     def add_heads(self) -> None:
         self.attentions = nn.ModuleList(VectorAttention(self.backbone) for _ in range(self.backbone.layers))
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> DamagedRows:
         text = batch.texts["passage"]
         vocabulary = self.vocabulary(text.ids_BL.device)
@@ -95,7 +92,7 @@ class TSDAE(Objective):
         return Loss({"decoder_clm": self._decode(self._vector(drawn), drawn.whole)})
 
     def _vector(self, drawn: DamagedRows) -> Tensor:
-        return sentence_vectors(self.backbone, drawn.left.ids_BL, drawn.left.lengths_B)[:, None]
+        return self.backbone.sentence_vectors(drawn.left.ids_BL, drawn.left.lengths_B)[:, None]
 
     def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
         """Padding stands behind a text, where no place of it looks."""

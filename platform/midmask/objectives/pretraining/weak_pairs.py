@@ -22,7 +22,6 @@ from pydantic import Field
 from torch import Tensor
 
 from midmask.core.batch import Batch, Part, TokenRows
-from midmask.encoders.representation import sentence_vectors
 from midmask.masking.randomness import fingerprints
 from midmask.objectives import distributed as world
 from midmask.objectives.in_batch import cross_entropy_part
@@ -55,7 +54,6 @@ class WeakPairs(CoupledObjective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("contrastive",)
 
-    @torch.no_grad()
     def draw(self, batch: Batch) -> PairRows:
         query, passage = batch.texts["context"], batch.texts["passage"]
         return PairRows(query, passage, torch.stack([fingerprints(query), fingerprints(passage)], 1))
@@ -65,7 +63,7 @@ class WeakPairs(CoupledObjective):
 
     def represent(self, drawn: PairRows) -> Represented:
         vectors = tuple(
-            sentence_vectors(self.backbone, text.ids_BL, text.lengths_B, normalise=True)
+            self.backbone.sentence_vectors(text.ids_BL, text.lengths_B, normalise=True)
             for text in (drawn.query, drawn.passage)
         )
         return Represented(vectors, (drawn.hashes_B2,))
