@@ -5,7 +5,7 @@ show (docs/results/choose.md). So the sources that judge are not those that trai
 passages have their own, for they are most like what people type; else sentences do.
 
 A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
-a model has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
+a model has written is kept (`written`), so that a step that was killed asks for it once.
 """
 
 import math

@@ -45,8 +45,7 @@ class Bm25Index:
     """Shards of an index whose files are memory maps.
 
     Args:
-        place: an artifact of `bm25_index`, or what `index_texts` wrote. shards: which of its shards are searched, by
-            their order; none: all.
+        place: of a `bm25_index`. shards: which of its shards are searched, by their order; none: all.
 
     first: the corpus row of the first open shard's first passage.
     """
