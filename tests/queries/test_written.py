@@ -150,7 +150,7 @@ def test_a_passage_is_read_as_far_as_in_training(learnt: Path) -> None:
     filler = " the" * 46
     texts = [filler, f"{filler} {next(iter(PAIRS.values()))}", f"the {next(iter(PAIRS.values()))}"]
     source = ModelQueries(str(learnt), opening(LIKELIEST))
-    one, other, begun = (next(iter(source.queries([Passage("d", "", text)]))).text for text in texts)
+    one, other, begun = (query.text for query in source.queries([Passage(text, "", text) for text in texts]))
     assert one == other != begun
 
 

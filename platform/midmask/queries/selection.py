@@ -129,9 +129,8 @@ def bm25_over(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]], folder: 
     """Builds a BM25 index of the corpus without the parts that these queries hide, in the folder."""
     passages = read_as_searched(corpus, hiding)
     blocks = iter(lambda: list(islice(passages, GROUP_ROWS)), [])
-    write_shards(
-        (pa.table(list(map(list, zip(*block, strict=True))), schema=DOCS) for block in blocks), folder / "docs"
-    )
+    tables = (pa.Table.from_pylist([passage._asdict() for passage in block], DOCS) for block in blocks)
+    write_shards(tables, folder / "docs")
     words = folder / "words"
     counts = BM25_WORDS(Bm25WordsConfig(), {"corpus": Artifact(folder, {})}, words)
     BM25_INDEX(Bm25IndexConfig(), {"words": Artifact(words, {"result": counts})}, folder / "index")
