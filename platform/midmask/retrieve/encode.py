@@ -18,12 +18,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
@@ -56,12 +56,6 @@ class EncodeConfig(Config):
     length: int | None = Field(None, ge=4, description="tokens a text is cut to; none: as tokenised")
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
     threads: int = runtime(1, "threads of each process", ge=1)
-
-    @model_validator(mode="after")
-    def _a_split_is_of_queries(self) -> Self:
-        if (self.side == "queries") != (self.split is not None):
-            raise ValueError(f"side = {self.side} with split = {self.split}: queries need a split, passages have none")
-        return self
 
 
 @dataclass(frozen=True)
