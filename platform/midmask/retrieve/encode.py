@@ -29,13 +29,13 @@ from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
 from midmask.encoders.representation import Side
 from midmask.errors import UserError
-from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table, write_table
+from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +75,10 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            config, corpus = self.config, self.inputs["corpus"]
+        if self.config.side == "queries":
+            config, corpus, out = self.config, self.inputs["corpus"], self.out
             queries = read_table(self.inputs["tokens"].place / "queries.parquet")
-            wanted = select_queries(queries, corpus, str(config.split), judged=config.judged, limit=config.max_queries)
-            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
+            select_queries(queries, corpus, str(config.split), out, judged=config.judged, limit=config.max_queries)
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)

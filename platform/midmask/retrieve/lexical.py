@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
-from midmask.retrieve.dense import Embeddings, error_of_guess, longest_of
+from midmask.retrieve.dense import Embeddings
 from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
 
@@ -131,14 +131,9 @@ class HybridShard(Shard):
         super().__init__(doc_ids, first, threads)
         self._embeddings = Embeddings(vectors)
         self._index = LexicalIndex(rows)
-        self._mean_D = self._embeddings.mean()
         self._centred_ND = np.empty((self._embeddings.rows, self._embeddings.width), dtype=np.float32)
-        longest, start = 0.0, 0
-        for centred_ND in self._embeddings.less(self._mean_D):
-            longest = max(longest, longest_of(centred_ND))
-            self._centred_ND[start : start + len(centred_ND)] = centred_ND
-            start += len(centred_ND)
-        self._dense_error = error_of_guess(longest, self._mean_D)  # for a query of length 1
+        places = iter(np.split(self._centred_ND, np.cumsum([len(block) for block in vectors])[:-1]))
+        self._mean_D, self._dense_error = self._embeddings.centre(lambda block: np.copyto(next(places), block))
         # Exact lexical scores are added in float64 here and there, to sums of other last bits.
         self._lexical_error = 2.0**-50 * float(np.abs(rows.data).max(initial=0))  # for weights that sum to 1
 
