@@ -161,7 +161,7 @@ def by_ranges(work: Bm25Search, count: int) -> None:
 
 
 def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("midmask.retrieve.bm25.search.QUERY_BLOCK", 40)  # several blocks
+    monkeypatch.setattr("midmask.retrieve.searched_queries.QUERY_BLOCK", 40)  # several blocks
     config = Bm25Config(depth=50)
     alone = Place(str(tmp_path / "alone"))
     inputs = {"corpus": whole, "index": bm25_index(whole, Place(str(tmp_path)))}
