@@ -39,7 +39,8 @@ MISTAKES = {
     ),
     "a shape without a dry run": ("pretrain", ["--on", "2xT4"], ["--on 2xT4", "add --dry-run"]),
     "a stage without a teacher": ("train_teacher", ["--recipe", "dupmae", "--stage", "0"], ["With one: 2."]),
-    "an unknown source of queries": ("prepare_corpus", ["--pseudo-queries", "title"], ["sentences, titles"]),
+    "a collection that nothing reads": ("prepare_corpus", ["--pretrain-on", "beir:x"], ["--recipe cotmote"]),
+    "an unknown source of queries": ("pretrain", ["--set", "pseudo_queries.source=title"], ["sentences, titles"]),
 }
 
 
@@ -61,13 +62,13 @@ def test_a_process_ends_with_the_same_line_and_code(tmp_path: Path, collection: 
     assert done.stderr == run_job("pretrain", *arguments, home=tmp_path).err
 
 
-def test_a_corpus_is_prepared_with_what_is_asked_for_besides(tmp_path: Path, collection: str) -> None:
-    asked = ["--spans", "--pseudo-queries", "titles", "--set", "spans.span_length=32"]
-    done = run_job("prepare_corpus", "--dry-run", "--corpus", collection, *asked, home=tmp_path)
+def test_a_middle_training_begins_with_what_it_reads_besides(tmp_path: Path, collection: str) -> None:
+    asked = ["--recipe", "cotmote", "--set", "pseudo_queries.source=titles"]
+    done = run_job("pretrain", "--dry-run", "--corpus", collection, *asked, home=tmp_path)
     assert done.code == 0, done.err
     listed = done.out.split("steps:\n")[1].split("\n\n")[0].splitlines()
-    assert [line.split()[2] for line in listed] == ["prepare", "tokenise", "spans", "pseudo_queries"]
-    assert "pseudo_queries.source = titles" in done.out and "spans.span_length = 32" in done.out
+    assert [line.split()[2] for line in listed] == ["prepare", "tokenise", "pseudo_queries", "pretrain"]
+    assert "pseudo_queries.source = titles" in done.out
 
 
 def test_run_files_may_stand_before_and_after_flags(tmp_path: Path, collection: str) -> None:

@@ -54,7 +54,7 @@ def config_of(**fields: object) -> QueriesConfig:
 
 def kept(cache: Place) -> int:
     """Answers on disk."""
-    return sum(len((cache / name).read().splitlines()) for name in cache.names())
+    return sum(len((cache / name).read_json()) for name in cache.names())
 
 
 def texts(made: list[MadeQuery]) -> dict[str, list[str]]:
@@ -93,21 +93,9 @@ def test_finished_batches_outlive_a_kill(folder: str, tmp_path: Path) -> None:
     assert list(ModelQueries(folder, opening(config, cache=cache)).queries(passages(20))) == whole
 
 
-def test_what_decides_the_queries_decides_what_is_found(folder: str, tmp_path: Path) -> None:
-    cache = Place(str(tmp_path / "cache"))
-    first = list(ModelQueries(folder, opening(config_of(), cache=cache)).queries(passages(3)))
-    other = [Passage("d0", "", text_of(7).lower()), *passages(3)[1:]]
-    changed = list(ModelQueries(folder, opening(config_of(), cache=cache)).queries(other))
-    assert texts(changed)["d0"] != texts(first)["d0"] and texts(changed)["d1"] == texts(first)["d1"]
-    seeded = list(ModelQueries(folder, opening(config_of(seed=5), cache=cache)).queries(passages(3)))
-    assert seeded == list(ModelQueries(folder, opening(config_of(seed=5))).queries(passages(3))) != first
-    faster = ModelQueries(folder, opening(config_of(batch_size=1), cache=cache))
-    assert list(faster.queries(passages(3))) == first and kept(cache) == 7, "runtime fields decide nothing"
-
-
 def test_folders_that_write_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queries.sources = model:.*no config.json"):
-        ModelQueries(str(tmp_path), opening(config_of()))
+        ModelQueries.content(str(tmp_path), "queries.sources")
     (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertForMaskedLM"]}')
     with pytest.raises(UserError, match=r"no sequence-to-sequence model .* a bert model, BertForMaskedLM"):
         list(ModelQueries(str(tmp_path), opening(config_of())).queries(passages(1)))
@@ -162,7 +150,7 @@ def test_a_passage_is_read_as_far_as_in_training(learnt: Path) -> None:
     filler = " the" * 46
     texts = [filler, f"{filler} {next(iter(PAIRS.values()))}", f"the {next(iter(PAIRS.values()))}"]
     source = ModelQueries(str(learnt), opening(LIKELIEST))
-    one, other, begun = (next(iter(source.queries([Passage("d", "", text)]))).text for text in texts)
+    one, other, begun = (query.text for query in source.queries([Passage(text, "", text) for text in texts]))
     assert one == other != begun
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from midmask.core.config import Config
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig, index_texts
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index, Bm25Search, rank_with_bm25
 from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.units import SearchWorker
@@ -161,7 +161,7 @@ def by_ranges(work: Bm25Search, count: int) -> None:
 
 
 def test_the_ranked_lists_have_the_same_bytes_however_shards_are_cut_and_dealt_out(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("midmask.retrieve.bm25.search.QUERY_BLOCK", 40)  # several blocks
+    monkeypatch.setattr("midmask.retrieve.searched_queries.QUERY_BLOCK", 40)  # several blocks
     config = Bm25Config(depth=50)
     alone = Place(str(tmp_path / "alone"))
     inputs = {"corpus": whole, "index": bm25_index(whole, Place(str(tmp_path)))}
@@ -180,21 +180,6 @@ def test_equal_scores_at_the_cut_are_decided_by_ids_of_all_shards(tmp_path: Path
     by_ranges(work, 4)
     rows = ranked.read(work.out / "ranked" / "dev.parquet")
     assert rows["doc_id"].to_pylist() == [f"d{row:02d}" for row in range(13)]
-
-
-def test_a_stream_of_texts_has_the_index_of_the_corpus(whole, tmp_path, monkeypatch) -> None:
-    """As the round trip of made queries reads a collection; batches of 64 fill shards of at least 150."""
-    ids, texts = map(list, zip(*texts_of(whole, titles=True).items(), strict=True))
-    monkeypatch.setattr("midmask.retrieve.bm25.index.SHARD_PASSAGES", 150)
-    stream = ((ids[at : at + 64], texts[at : at + 64]) for at in range(0, len(ids), 64))
-    place = Place(str(tmp_path / "stream"))
-    index_texts(Bm25IndexConfig(), stream, place, "whole")
-    assert place.names() == ["ids", "index", "words"] and len((place / "ids").names()) == 6
-    mine = Bm25Index(place)
-    theirs = Bm25Index(bm25_index(whole, Place(str(tmp_path))).place)
-    queries = texts_of_queries(whole)
-    names = [f"{number:03d}" for number in range(len(queries))]
-    assert mine.search(names, queries, 100).equals(theirs.search(names, queries, 100))
 
 
 def killed(step: Sharded, config: Config, inputs: Inputs, out: Place) -> dict[Path, int]:

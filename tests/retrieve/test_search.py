@@ -14,7 +14,6 @@ from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.plan import plan
 from midmask.recipes import RECIPES
-from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, passage_blocks
 from midmask.retrieve.encode import EncodeConfig, encode
@@ -37,7 +36,7 @@ def vectors(inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artif
 
 
 def test_a_killed_search_goes_on_from_the_blocks_it_has(inputs, vectors, out, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(encoding, "QUERY_BLOCK", 10)
+    monkeypatch.setattr("midmask.retrieve.searched_queries.QUERY_BLOCK", 10)
     small = encoded(inputs, Place(str(tmp_path / "small")))
     whole = Place(str(tmp_path / "whole"))
     search(CONFIG, small, whole)

@@ -145,14 +145,14 @@ def test_any_number_of_shards_equals_brute_force_ties_included(kind: str, data, 
 
 
 @settings(max_examples=15)
-@given(lexical_views(), st.sampled_from([1, 20, 140]), st.integers(1, 70), st.integers(1, 5), st.integers(1, 3))
-def test_blocks_tiles_and_threads_change_no_bit(views, k, passages_a_block, tile, threads):
+@given(lexical_views(), st.sampled_from([1, 20, 140]), st.integers(1, 70), st.integers(1, 3))
+def test_blocks_terms_at_once_and_threads_change_no_bit(views, k, passages_a_block, threads):
     expected = cut_search(views, k, 1)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"PASSAGES": passages_a_block, "TILE": tile, "QUERIES": 2}.items():
+        for name, value in {"PASSAGES": passages_a_block, "QUERIES": 2}.items():
             patch.setattr(lexical, name, value)
-        for share in (-1.0, 0.3, 2.0):  # all queries by tile, some, none
-            patch.setattr(lexical, "MANY", share)
+        for terms in (0, 3, WIDTH):  # all queries in one go, some, none
+            patch.setattr(lexical, "MANY_TERMS", terms)
             assert cut_search(views, k, 1, threads=threads) == expected
 
 

@@ -43,7 +43,7 @@ class Negatives:
 
     @property
     def folder(self) -> Path:
-        """negatives.parquet with ranks and scores, negatives.jsonl.gz, refused.parquet, and audit.json about both."""
+        """negatives.parquet with ranks and scores, negatives.jsonl.gz, and audit.json about both."""
         return self.artifact.place.local()
 
     def __iter__(self) -> Iterator[TrainingTuple]:

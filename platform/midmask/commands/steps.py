@@ -1,6 +1,5 @@
 """Commands that make the steps of one recipe, from `prepare` to its fine-tuning, or one of their by-products."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,26 +78,14 @@ def run_recipe(options: Options, flags: Namespace) -> None:
 
 
 def _prepare_corpus_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--spans", action="store_true", help="also cut documents into spans (CoT-MAE, coCondenser)")
-    parser.add_argument(
-        "--pseudo-queries",
-        nargs="?",
-        const="",
-        metavar="SOURCE",
-        help="also make queries for passages (CoT-MAE-qc, CoT-MoTE), from: sentences, titles, file:PATH "
-        "or model:FOLDER (a Hugging Face model that writes queries); default: the recipe's pseudo_queries.source",
-    )
     parser.add_argument("--export", metavar="FOLDER", help="write the corpus as a BEIR folder")
 
 
 @program(_prepare_corpus_flags)
 def prepare_corpus(options: Options, flags: Namespace) -> None:
-    """Reads a collection, checks and counts every row, and prints its statistics; on demand, also what some objectives
-    read besides passages: spans of documents, and pseudo-queries.
+    """Reads a collection, checks and counts every row, and prints its statistics.
 
     Bad rows are counted by kind and written to quarantine.jsonl beside the prepared corpus; nothing is lost in silence.
-    How spans and queries are made is set by the fields spans.* and pseudo_queries.* (`--dry-run` lists them), such as
-    --set spans.span_length=64; a pre-training with the same fields finds them made.
 
     Examples:
       midmask prepare --corpus docs:FOLDER
@@ -110,15 +97,8 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
     from midmask.experiment.plan import plan
     from midmask.store.place import Place
 
-    if flags.pseudo_queries:
-        options = replace(options, set_fields={**options.set_fields, "pseudo_queries.source": flags.pseudo_queries})
     recipe = recipe_for(options, default="none")
-    steps = plan(recipe)
-    requested = {"spans": flags.spans, "pseudo_queries": flags.pseudo_queries is not None}
-    derived = [name for name in requested if requested[name]]
-    targets = {"corpus": steps.corpus, **{name: getattr(steps, name) for name in derived}}
-    targets |= {"tokens": steps.pretraining_tokens} if derived else {}
-    done = compute_or_show(options, recipe, targets)
+    done = compute_or_show(options, recipe, {"corpus": plan(recipe).corpus})
     if done:
         corpus = done["corpus"]
         if flags.export:
@@ -130,9 +110,8 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
             f"queries = pyarrow.parquet.read_table('{corpus.place}/queries.parquet')",
         ]
         sentence = f"{recipe.corpus.short_name} has {facts['passages']:,} passages and {facts['queries']:,} queries."
-        tables = [statistics_table((corpus.place / "statistics.json").read_json())]
-        tables += [f"{name}: {done[name].place}\n{json.dumps(done[name].result, indent=2)}" for name in derived]
-        print(ending(options, sentence, tables, Product("corpus", str(corpus.place), loading)))
+        table = statistics_table((corpus.place / "statistics.json").read_json())
+        print(ending(options, sentence, [table], Product("corpus", str(corpus.place), loading)))
 
 
 @program()

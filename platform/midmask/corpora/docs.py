@@ -172,7 +172,7 @@ class DocumentsReader:
             DocumentPiece(
                 rows="docs",
                 file=file,
-                size=round(size * KINDS[ending(file)].share),
+                size=size,
                 parse=_values,
                 max_characters=config.max_characters,
                 place=places[file],

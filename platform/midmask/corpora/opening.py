@@ -42,22 +42,19 @@ def is_binary(head: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def open_text(place: Place, *, name: str = "") -> Iterator[BinaryIO]:
+def open_text(place: Place) -> Iterator[BinaryIO]:
     """The bytes of a file, unzipped if they are gzip's.
-
-    Args:
-        name: what messages call the file; its place unless given.
 
     Raises:
         UserError: if the file is not there, cannot be read, or its gzip stream is broken.
         UnusableFile: if it is no text.
     """
-    with _readable(place, name or str(place)), place.reading() as raw:
+    with _readable(place), place.reading() as raw:
         stream = _unpack(raw)
         head = stream.read(HEAD)
         if is_binary(head):
             raise UnusableFile(
-                f"{name or place} holds binary data, or text in UTF-16 (it begins with {head[:16]!r}); expected: text "
+                f"{place} holds binary data, or text in UTF-16 (it begins with {head[:16]!r}); expected: text "
                 "in UTF-8, plain or gzip'd; unpack or convert the file"
             )
         stream.seek(0)
@@ -65,25 +62,25 @@ def open_text(place: Place, *, name: str = "") -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _readable(place: Place, name: str) -> Iterator[None]:
+def _readable(place: Place) -> Iterator[None]:
     """Reading in here raises UserError for what prevents it."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{name}: broken gzip stream ({reason(error)}); copy the file again") from None
+        raise UserError(f"{place}: broken gzip stream ({reason(error)}); copy the file again") from None
     except FileNotFoundError:
         raise UserError(
-            f"{name}: there is no such file; every machine that reads needs it: use a shared folder or a URI"
+            f"{place}: there is no such file; every machine that reads needs it: use a shared folder or a URI"
         ) from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{name}: not a text in UTF-8 ({error}); convert the file") from None
+        raise UserError(f"{place}: not a text in UTF-8 ({error}); convert the file") from None
     except BrokenFile as error:
-        raise UserError(f"{name}: {error}") from None
+        raise UserError(f"{place}: {error}") from None
     except OSError as error:  # a folder, no permission, a disk
         if place.is_folder():
             contents = ", ".join(place.names()[:3]) or "nothing"
-            raise UserError(f"{name}: a folder, which contains {contents}; name a file in it") from None
-        raise UserError(f"{name} cannot be read ({reason(error)})") from None
+            raise UserError(f"{place}: a folder, which contains {contents}; name a file in it") from None
+        raise UserError(f"{place} cannot be read ({reason(error)})") from None
 
 
 def _unpack(stream: BinaryIO) -> BinaryIO:
@@ -100,7 +97,7 @@ def measure_file(place: Place) -> int:
     Raises:
         UserError: if the file is not there, or is a folder.
     """
-    with _readable(place, str(place)), place.reading() as raw:
+    with _readable(place), place.reading() as raw:
         return int(raw.size())  # type: ignore[attr-defined]
 
 
@@ -122,27 +119,23 @@ def parse_lines(place: Place, parse: Callable[[Any], T], layout: str) -> Iterato
             ) from None
 
 
-def text_lines(
-    place: Place, *, name: str = "", errors: Literal["strict", "replace"] = "strict"
-) -> Iterator[tuple[int, str]]:
+def text_lines(place: Place, *, errors: Literal["strict", "replace"] = "strict") -> Iterator[tuple[int, str]]:
     """(number from 1, text) of the lines of a file that are not blank, plain or gzip'd.
 
     Args:
-        name: what messages call the file; its place unless given.
         errors: what becomes of bytes that are not UTF-8: an error, or U+FFFD.
 
     Raises:
         UserError: as `open_text`, and for a line beyond `LONGEST_LINE`.
     """
-    name = name or str(place)
-    with open_text(place, name=name) as source:
+    with open_text(place) as source:
         for number, data in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), start=1):
             if len(data) == LONGEST_LINE:
-                raise UserError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB")
+                raise UserError(f"{place}, line {number}: longer than {LONGEST_LINE >> 20} MiB")
             try:
                 line = data.decode(errors=errors)
             except UnicodeDecodeError as error:
-                raise UserError(f"{name}, line {number}: not a text in UTF-8, plain or gzip'd ({error})") from None
+                raise UserError(f"{place}, line {number}: not a text in UTF-8, plain or gzip'd ({error})") from None
             line = line.removeprefix("\ufeff") if number == 1 else line
             if line.strip():
                 yield number, line.rstrip("\r\n")

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, writing_table
+from midmask.store.tables import read_batches, read_table, writing_table
 
 GROUP_ROWS = 2_048
 SHARD_GROUPS = 8
@@ -102,9 +102,10 @@ def export_beir(corpus: Place, folder: Place) -> None:
     passages = (
         row for shard in docs.names() for columns in read_shard(docs / shard) for row in zip(*columns, strict=True)
     )
-    queries = ({"_id": row["query_id"], "text": row["text"]} for row in _read_rows(corpus / "queries.parquet"))
+    asked = read_table(corpus / "queries.parquet").to_pylist()
+    queries = ({"_id": row["query_id"], "text": row["text"]} for row in asked)
     qrels: dict[str, list[tuple[str, str, int]]] = {}
-    for row in _read_rows(corpus / "qrels.parquet"):
+    for row in read_table(corpus / "qrels.parquet").to_pylist():
         qrels.setdefault(row["split"], []).append((row["query_id"], row["doc_id"], row["grade"]))
     write_beir(folder, passages, queries, qrels)
 
@@ -113,11 +114,6 @@ def read_shard(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]
     """Ids, titles and texts of a shard of `docs/`, a row group at a time."""
     for batch in read_batches(shard, GROUP_ROWS):
         yield batch["doc_id"].to_pylist(), batch["title"].to_pylist(), batch["text"].to_pylist()
-
-
-def _read_rows(place: Place) -> Iterator[dict[str, Any]]:
-    for batch in read_batches(place, GROUP_ROWS):
-        yield from batch.to_pylist()
 
 
 def write_lines(place: Place, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -56,14 +56,12 @@ def settle_precision(recipe: Recipe, precision: Precision) -> Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one recipe by role; `spans`, `pseudo_queries` and `initial` whether they are needed or not."""
+    """The steps of one recipe by role; `initial` whether it is needed or not."""
 
     survey: Survey = field(compare=False)  # what was read for the plan
     corpus: Step  # of fine-tuning and evaluation, as `tokens`
     tokens: Step
     pretraining_tokens: Step  # `tokens`, unless the recipe names other collections or fine-tuning has one of its own
-    spans: Step
-    pseudo_queries: Step
     initial: Step  # the encoder before any training
     pretrained: Step | None
     untuned: Step  # what fine-tuning begins with, as a retriever
@@ -159,19 +157,7 @@ def plan(
     pretrained = _plan_pretraining(recipe, {"corpus": corpus, "tokens": read}, derived, survey, share, resume)
     stages = Stages(recipe, tokens, pretrained, survey).steps()
     untuned = Step("untuned", untuned_config(recipe), {"start": pretrained or initial, "tokens": tokens})
-    return Plan(
-        survey,
-        corpus,
-        tokens,
-        read,
-        derived["spans"],
-        derived["pseudo_queries"],
-        initial,
-        pretrained,
-        untuned,
-        stages,
-        precision,
-    )
+    return Plan(survey, corpus, tokens, read, initial, pretrained, untuned, stages, precision)
 
 
 def rungs(recipe: Recipe, shares: tuple[float, ...], survey: Survey) -> list[Plan]:

@@ -22,7 +22,7 @@ from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig
-from midmask.retrieve.search import ALL, NOT_DENSE_ALONE, SearchConfig
+from midmask.retrieve.search import ALL, SearchConfig
 from midmask.store.pretrained import found_folder, transformer_folder
 from midmask.text.tokens import TokensConfig
 
@@ -117,7 +117,10 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
         return
     views = [view for view in represented_by(model).views if getattr(wanted, "views", "all") in ("all", view)]
     if views != ["dense"]:
-        raise UserError(f"{_place(wanted)}.index = {wanted.index}: {NOT_DENSE_ALONE}")
+        raise UserError(
+            f"{_place(wanted)}.index = {wanted.index}: an approximate index is of dense vectors that are searched "
+            "alone; leave it at Flat"
+        )
     wanted.check_index(_place(wanted), _dense_width(model))
 
 

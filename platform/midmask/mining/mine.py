@@ -27,7 +27,6 @@ from midmask.exchange.negatives_files import HardNegatives, line_of
 from midmask.mining.known import Known
 from midmask.mining.listed import find_listed, stretches
 from midmask.mining.negatives import (
-    ALLOWED,
     CODE,
     NEGATIVES,
     VERDICTS,
@@ -143,7 +142,6 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             negatives = negatives_table(rows, codes, chosen)
             writer.write_table(negatives)
             lines.writelines(line_of(entry) for entry in entries(negatives, here.relevant))
-    write_table(pa.concat_tables(audit.refused), out / "refused.parquet")
     report = audit.report(len(query_ids))
     (out / "audit.json").write_json(report)
     if report["queries_short"]:
@@ -172,13 +170,8 @@ def _rows(*columns: Any) -> Iterator[tuple[str, ...]]:
     return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
-EXAMPLES = 20
-"""Refused candidates of each rule that are kept to be looked at."""
-
-
 class Audit:
-    """Counts over a mining run, one block of queries after another, and the first candidates that each rule refused
-    (`refused`, NEGATIVES).
+    """Counts over a mining run, one block of queries after another.
 
     Args:
         sources: the lists' names.
@@ -189,8 +182,6 @@ class Audit:
         self._sources, self._per_query = list(sources), per_query
         self._verdicts = np.zeros((len(sources), len(VERDICTS)), np.int64)
         self._counts: Counter[str] = Counter()
-        self._examples: Counter[int] = Counter()
-        self.refused = [NEGATIVES.empty_table()]
 
     def add(self, rows: "pd.DataFrame", codes: Codes) -> None:
         """Counts what became of the candidates of one block of queries (rows of `examine`)."""
@@ -213,10 +204,6 @@ class Audit:
             "chosen_above": chosen & above,
         }
         self._counts.update({name: int(marks.sum()) for name, marks in marked.items()})
-        for code in np.unique(codes[~chosen & (codes != ALLOWED)]).tolist():
-            places = np.flatnonzero(codes == code)[: EXAMPLES - self._examples[code]]
-            self._examples[code] += len(places)
-            self.refused.append(negatives_table(rows, codes, places))
 
     def report(self, queries: int) -> dict[str, Any]:
         """The report as plain data, for audit.json."""

@@ -1,6 +1,6 @@
-"""Queries that a file gives, by passage, sorted into the corpus's shards.
+"""Queries that a file gives, by passage.
 
-given.parquet      shard, row within it, text; in blocks, each sorted by shard, so that a shard's rows are found
+rows.parquet       row of the passage in the corpus, text; in blocks, each sorted by row, so that a passage's are found
 given.json         how many lines were read, and how many were kept
 quarantine.jsonl   every line that was not kept, with the reason
 """
@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from midmask.corpora.ids import IdTable
@@ -21,9 +21,9 @@ from midmask.store.place import Place
 from midmask.store.tables import read_table, writing_table
 
 BLOCK = 1 << 18
-"""Lines that are sorted by shard at a time."""
+"""Lines that are sorted by row at a time."""
 
-SCHEMA = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("text", pa.string())])
+SCHEMA = pa.schema([("row", pa.int64()), ("text", pa.string())])
 
 
 class GivenLine(NamedTuple):
@@ -35,16 +35,13 @@ class GivenLine(NamedTuple):
     fault: str | None = None
 
 
-def read_file(place: Place, named: str) -> Iterator[GivenLine]:
+def read_file(place: Place) -> Iterator[GivenLine]:
     """The lines of a file of queries, plain or gzip'd; a line without a query has a fault.
-
-    Args:
-        named: what messages call the file.
 
     Raises:
         UserError: as `corpora.opening.text_lines`.
     """
-    for number, text in text_lines(place, name=named, errors="replace"):
+    for number, text in text_lines(place, errors="replace"):
         try:
             doc_id, queries = _passage_and_queries(text)
         except (ValueError, LookupError, RecursionError):
@@ -78,19 +75,23 @@ def is_utf8(text: str) -> bool:
     return text.isascii() or not re.search("[\ud800-\udfff]", text)
 
 
-def sort_by_shard(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None:
+def sort_by_row(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None:
     """Writes the files that the module names; given.json last, and nothing at all if it is there already."""
     if (out / "given.json").exists():
         return
-    ids, starts = IdTable(), [0]
+    ids = IdTable()
     for name in (corpus / "docs").names():
         ids.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
-        starts.append(len(ids))
     counts: Counter[str] = Counter()
-    with (out / "quarantine.jsonl").writing() as quarantine, writing_table(out / "given.parquet", SCHEMA) as writer:
+    with (
+        (out / "quarantine.jsonl").writing() as quarantine,
+        writing_table(out / "rows.parquet", SCHEMA) as writer,
+    ):
         while block := list(islice(lines, BLOCK)):
             kept = _keep_known(block, ids, quarantine, counts)
-            writer.write_table(_by_shard(kept, np.array(starts)), row_group_size=1 << 14)
+            kept.sort(key=itemgetter(0))  # a passage's texts stay in their order
+            columns = [[row for row, _ in kept], [text for _, text in kept]]
+            writer.write_table(pa.table(columns, schema=SCHEMA), row_group_size=1 << 14)
     (out / "given.json").write_json({"lines": counts.total(), **counts})
 
 
@@ -108,19 +109,10 @@ def _keep_known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: C
     return kept
 
 
-def _by_shard(kept: list[tuple[int, str]], starts: Any) -> pa.Table:
-    rows = np.array([row for row, _ in kept], np.int64)
-    shards = np.searchsorted(starts, rows, side="right") - 1
-    order = np.argsort(rows, kind="stable")
-    texts = pa.array([text for _, text in kept], pa.string()).take(pa.array(order))
-    columns = [shards[order].astype(np.int32), (rows - starts[shards])[order], texts]
-    return pa.table(columns, schema=SCHEMA)
-
-
-def read_given(out: Place, shard: int, first: int, count: int) -> list[list[str]]:
-    """The texts of a shard's passages first … first + count - 1, each in the order in which they were given."""
-    filters = [("shard", "=", shard), ("row", ">=", first), ("row", "<", first + count)]
-    table = read_table(out / "given.parquet", filters=filters)
+def read_given(out: Place, first: int, count: int) -> list[list[str]]:
+    """The texts of the passages first … first + count - 1, each in the order in which they were given."""
+    filters = [("row", ">=", first), ("row", "<", first + count)]
+    table = read_table(out / "rows.parquet", filters=filters)
     texts: list[list[str]] = [[] for _ in range(count)]
     for row, text in zip(table["row"].to_pylist(), table["text"].to_pylist(), strict=True):
         texts[row - first].append(text)

@@ -217,7 +217,7 @@ class FileQueries(Source):
         named = f"queries.sources, file:{place}"
         known, bad = set(self.known.doc_ids), 0
         self._of: dict[str, list[str]] = {}
-        for line in read_file(Place(place), named):
+        for line in read_file(Place(place)):
             if line.fault is None and line.doc_id in known:
                 self._of.setdefault(line.doc_id, []).extend(line.texts)
             else:

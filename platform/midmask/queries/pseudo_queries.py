@@ -26,11 +26,11 @@ from midmask.core.config import Config, model_content
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
 from midmask.queries.config import canonical, file_content, kind_and_place, listed
-from midmask.queries.given import read_file, read_given, sort_by_shard
+from midmask.queries.given import read_file, read_given, sort_by_row
 from midmask.queries.query_model import GenerateConfig, QueryGenerator
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_batches, read_table, writing_table
+from midmask.store.tables import read_batches, read_metadata, read_table, writing_table
 from midmask.text.tokens import ROW_GROUP, encoder
 
 FOLDER = "pseudo_queries"
@@ -87,8 +87,7 @@ Maker = Callable[[str, int, pa.RecordBatch], list[list[str]]]
 
 def _begin_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> None:
     if config.kind == "file":
-        lines = read_file(Place(config.place), f"pseudo_queries.source = {config.source}")
-        sort_by_shard(lines, inputs["corpus"].place, out)
+        sort_by_row(read_file(Place(config.place)), inputs["corpus"].place, out)
 
 
 def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
@@ -118,8 +117,9 @@ def _maker(config: PseudoQueriesConfig, docs: Place, out: Place) -> Maker:
             return lambda name, first, rows: generator.queries(
                 rows["doc_id"].to_pylist(), rows["text"].to_pylist(), config.per_passage
             )
-    shards = docs.names()
-    return lambda name, first, rows: read_given(out, shards.index(name), first, len(rows))
+    rows_before = np.cumsum([0, *(read_metadata(docs / name).num_rows for name in docs.names())]).tolist()
+    start = dict(zip(docs.names(), rows_before, strict=False))
+    return lambda name, first, rows: read_given(out, start[name] + first, len(rows))
 
 
 def _sentences(text: str) -> list[str]:

@@ -7,26 +7,28 @@ An encoder takes part because BM25 alone would keep only queries that it answers
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
+import pyarrow as pa
 
 from midmask.core.process import usable_cores
+from midmask.corpora.writer import DOCS, GROUP_ROWS, write_shards
 from midmask.encoders.precision import Precision
 from midmask.encoders.representation import Side
 from midmask.queries.collection import (
     CollectionFacts,
     MadeQuery,
-    Passage,
     draw_passages,
     read_as_searched,
     without_hidden,
 )
 from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
 from midmask.queries.sources import Candidate, Roles
-from midmask.retrieve.bm25.index import Bm25IndexConfig, index_texts
+from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
 from midmask.retrieve.bm25.search import Bm25Index
+from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -115,9 +117,6 @@ def _fault(candidate: Candidate, others: Sequence[MadeQuery], each: int) -> str:
     return STANDS_THERE if copied or words == rest else ""
 
 
-AT_ONCE = 2_048
-
-
 def hiding_of(candidates: Iterable[Candidate]) -> dict[str, list[MadeQuery]]:
     """doc_id -> queries that were made of the passage."""
     hiding: dict[str, list[MadeQuery]] = {}
@@ -128,13 +127,14 @@ def hiding_of(candidates: Iterable[Candidate]) -> dict[str, list[MadeQuery]]:
 
 def bm25_over(corpus: Place, hiding: Mapping[str, Sequence[MadeQuery]], folder: Place) -> Bm25Index:
     """Builds a BM25 index of the corpus without the parts that these queries hide, in the folder."""
-    index_texts(Bm25IndexConfig(), _texts(read_as_searched(corpus, hiding)), folder, str(corpus))
-    return Bm25Index(folder)
-
-
-def _texts(passages: Iterator[Passage]) -> Iterator[tuple[list[str], list[str]]]:
-    while several := list(islice(passages, AT_ONCE)):
-        yield [passage.doc_id for passage in several], [f"{passage.title} {passage.text}" for passage in several]
+    passages = read_as_searched(corpus, hiding)
+    blocks = iter(lambda: list(islice(passages, GROUP_ROWS)), [])
+    tables = (pa.Table.from_pylist([passage._asdict() for passage in block], DOCS) for block in blocks)
+    write_shards(tables, folder / "docs")
+    words = folder / "words"
+    counts = BM25_WORDS(Bm25WordsConfig(), {"corpus": Artifact(folder, {})}, words)
+    BM25_INDEX(Bm25IndexConfig(), {"words": Artifact(words, {"result": counts})}, folder / "index")
+    return Bm25Index(folder / "index")
 
 
 def search_again(candidates: Sequence[Candidate], known: CollectionFacts, depth: int) -> None:

@@ -5,7 +5,7 @@ show (docs/results/choose.md). So the sources that judge are not those that trai
 passages have their own, for they are most like what people type; else sentences do.
 
 A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
-a model has written is remembered (`written.QueryCache`), so that a step that was killed asks for it once.
+a model has written is kept (`written`), so that a step that was killed asks for it once.
 """
 
 import math
@@ -32,7 +32,6 @@ class Opening:
 
     config: QueriesConfig
     known: CollectionFacts
-    limit: int = SAMPLE  # number of queries that are needed from the source
     cache: Place | None = None  # where answers are kept until the step has ended; none: in memory
 
 
@@ -213,7 +212,7 @@ def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Plac
     for number, (source, weight) in enumerate(config.sources.items()):
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
-        opened = open_source(source, replace(opening, limit=limit, cache=out / WRITTEN / f"{number:02d}"))
+        opened = open_source(source, replace(opening, cache=out / WRITTEN / f"{number:02d}"))
         purpose = roles.splits(source)
         for block in read_drawn(known.corpus, _drawn(source, config, known, purpose, splits, limit)):
             by_id = {passage.doc_id: passage for passage in block}

@@ -8,7 +8,7 @@ for. A flat index holds the vectors less their mean: that moves all scores of a 
 bound small where it matters, since the vectors of a young encoder are nearly one vector.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -41,14 +41,24 @@ class Embeddings:
         # numpy sorts integers of 16 bits by counting, which holds up to 65,536 blocks.
         self._block_of_N = np.repeat(np.arange(len(blocks), dtype=np.min_scalar_type(len(blocks))), [*map(len, blocks)])
 
-    def mean(self) -> Floats:
-        """Their mean, rounded to float32: [D]."""
-        total_D = sum(block.sum(axis=0, dtype=np.float64) for block in self._blocks)
-        return np.asarray(total_D / self.rows, dtype=np.float32)
+    def centre(self, take: Callable[[Floats], Any]) -> tuple[Floats, float]:
+        """Hands on copies of the blocks less the mean of all vectors.
 
-    def less(self, point_D: Floats) -> Iterator[Floats]:
-        """Copies of the blocks, moved by a point."""
-        return (np.ascontiguousarray(block - point_D) for block in self._blocks)
+        Returns:
+            The mean, rounded to float32, [D]; and how far a guess (a product with a centred vector in float32), plus
+            the mean's share, may lie from the score, for a query of length 1.
+
+        Higham 2002, (3.5): |fl(x·y) - x·y| <= D u / (1 - D u) · |x|·|y| for any order of summation, u = 2^-24; one more
+        u for rounding the centred vector, and a little for the sums in float64.
+        """
+        total_D = sum(block.sum(axis=0, dtype=np.float64) for block in self._blocks)
+        mean_D, longest = np.asarray(total_D / self.rows, dtype=np.float32), 0.0
+        for block in self._blocks:
+            centred_ND = np.ascontiguousarray(block - mean_D)
+            longest = max(longest, float(np.linalg.norm(centred_ND.astype(np.float64), axis=-1).max(initial=0)))
+            take(centred_ND)
+        unit = (self.width + 1) * 2.0**-24
+        return mean_D, longest * unit / (1 - unit) + 2.0**-40 * float(np.linalg.norm(mean_D))
 
     def inner(self, queries_QD: Doubles, rows_QN: Ints) -> Doubles:
         """Inner products of each query with rows of its own, in float64, [Q, N].
@@ -66,21 +76,6 @@ class Embeddings:
                 vectors_PD = block.take(rows[pairs] - first, axis=0).astype(np.float64)
                 scores[pairs] = np.vecdot(vectors_PD, queries_QD.take(pairs // rows_QN.shape[1], axis=0))
         return scores.reshape(rows_QN.shape)
-
-
-def longest_of(vectors_ND: Floats) -> float:
-    """The largest length."""
-    return float(np.linalg.norm(vectors_ND.astype(np.float64), axis=-1).max(initial=0))
-
-
-def error_of_guess(longest: float, mean_D: Floats) -> float:
-    """How far a guess, plus the mean's share, may lie from the score, for a query of length 1.
-
-    Higham 2002, (3.5): |fl(x·y) - x·y| <= D u / (1 - D u) · |x|·|y| for any order of summation, u = 2^-24; one more u
-    for rounding the centred vector, and a little for the sums in float64.
-    """
-    unit = (len(mean_D) + 1) * 2.0**-24
-    return longest * unit / (1 - unit) + 2.0**-40 * float(np.linalg.norm(mean_D))
 
 
 MARGIN = 32
@@ -143,18 +138,12 @@ class DenseShard(Shard):
         self._faiss = faiss
         faiss.omp_set_num_threads(threads)
         self._embeddings = Embeddings(vectors)
-        width = self._embeddings.width
         self._exact = index is None
         self._rescore = rescore
         self._index = index
         if index is None:
-            self._index = faiss.IndexFlatIP(width)
-            self._mean_D = self._embeddings.mean()
-            longest = 0.0
-            for centred_ND in self._embeddings.less(self._mean_D):
-                longest = max(longest, longest_of(centred_ND))
-                self._index.add(centred_ND)
-            self._error = error_of_guess(longest, self._mean_D)
+            self._index = faiss.IndexFlatIP(self._embeddings.width)
+            self._mean_D, self._error = self._embeddings.centre(self._index.add)
         # On the first GPU that the process sees (Ray shows an actor its own); a build of faiss for CPUs sees none.
         # faiss leaves on the CPU what it cannot do there, such as HNSW.
         gpus = faiss.get_num_gpus()

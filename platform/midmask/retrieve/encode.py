@@ -18,24 +18,24 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config, added, runtime
 from midmask.encoders.representation import Side
 from midmask.errors import UserError
-from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, passage_blocks, token_rows
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks, token_rows
 from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.text_encoder import NotFinite, TextEncoder
 from midmask.retrieve.views import are_there
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table, write_table
+from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +57,6 @@ class EncodeConfig(Config):
     precision: Literal["fp32", "bf16"] = added("fp32", "of the encoder's products")
     threads: int = runtime(1, "threads of each process", ge=1)
 
-    @model_validator(mode="after")
-    def _a_split_is_of_queries(self) -> Self:
-        if (self.side == "queries") != (self.split is not None):
-            raise ValueError(f"side = {self.side} with split = {self.split}: queries need a split, passages have none")
-        return self
-
 
 @dataclass(frozen=True)
 class Encode:
@@ -81,11 +75,10 @@ class Encode:
         Raises:
             UserError: if there is nothing to encode, or no model to encode it with.
         """
-        if self.config.side == "queries" and not (self.out / SELECTION).exists():
-            config, corpus = self.config, self.inputs["corpus"]
+        if self.config.side == "queries":
+            config, corpus, out = self.config, self.inputs["corpus"], self.out
             queries = read_table(self.inputs["tokens"].place / "queries.parquet")
-            wanted = select_queries(queries, corpus, str(config.split), judged=config.judged, limit=config.max_queries)
-            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
+            select_queries(queries, corpus, str(config.split), out, judged=config.judged, limit=config.max_queries)
         if not self.blocks:
             raise UserError(f"{self.inputs['tokens'].place} holds no passages to encode")
         return len(self.blocks)

@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,13 +61,12 @@ class VectorBlocks:
 
 def _sample_rows(vectors: VectorBlocks, wanted: int) -> Floats:
     """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
-    starts = np.cumsum([0, *vectors.lengths])
-    rows_N = np.arange(starts[-1])
-    if wanted < len(rows_N):
-        rows_N = np.sort(np.argpartition(mix(SAMPLE_KEY, rows_N), wanted)[:wanted])
-    edges = np.searchsorted(rows_N, starts)
-    parts = zip(vectors, starts.tolist(), pairwise(edges.tolist()), strict=False)
-    return np.concatenate([np.asarray(block)[rows_N[low:high] - start] for block, start, (low, high) in parts])
+    count = sum(vectors.lengths)
+    is_drawn_N = np.ones(count, bool)
+    if wanted < count:
+        is_drawn_N[np.argpartition(mix(SAMPLE_KEY, np.arange(count)), wanted)[wanted:]] = False
+    parts = np.split(is_drawn_N, np.cumsum(vectors.lengths)[:-1])
+    return np.concatenate([np.asarray(block)[drawn] for block, drawn in zip(vectors, parts, strict=True)])
 
 
 FLAT = "Flat"

@@ -1,16 +1,12 @@
 """Search over one shard by words, or by words and dense vectors together; float64 decides, in one order of summing.
 
 The score of a pair is the sum over terms, ascending, of query weight times passage weight. Products of float32 are
-exact in float64 and the order of the sum is fixed, so a score does not know of shards, blocks, threads or which of two
-ways led to it:
+exact in float64 and the order of the sum is fixed, so a score does not know of shards, blocks or threads: the inverted
+list of each term of a query is added to the scores of a block of passages.
 
-    few postings    inverted lists of a block of passages: each list of a query term is added to the block's scores
-    many postings   a query that touches most postings (DupMAE's is dense in V) is multiplied with the passages' rows in
-                    a tile of queries, so that each posting is read once a tile
-
-Held for each entry: 8 bytes of the rows, and 12 of each of the two forms that queries need; for a search, about 100 MB
-beside its result, whatever the number of passages. Weights and scores may be negative. A passage that shares no term
-with the query scores 0 and takes its place in the ranking like any other.
+Held for each entry: 12 bytes of the lists; for a search, about 100 MB beside its result, whatever the number of
+passages. Weights and scores may be negative. A passage that shares no term with the query scores 0 and takes its place
+in the ranking like any other.
 
 Hybrid: the dense inner product in float64 is added to the lexical sum before the cut, and the result rounded once to
 float32. A passage may be among the best without being among the best of either part, so two ranked lists cannot be
@@ -21,7 +17,6 @@ mean, and 64 MB of dense scores during a search.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +25,7 @@ from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard, near_best
-from midmask.retrieve.dense import Embeddings, error_of_guess, longest_of
+from midmask.retrieve.dense import Embeddings
 from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
 
@@ -40,11 +35,9 @@ if TYPE_CHECKING:
 PASSAGES = 65_536
 """Passages of a block: their scores for one query stay in a core's cache."""
 
-TILE = 16
-"""Queries of a tile, their weights side by side in memory."""
-
-MANY = 0.5
-"""Share of all postings from which a query goes by tile; either way gives the same scores."""
+MANY_TERMS = 4096
+"""Terms of a query from which a block's lists are added in one go, those of other terms times 0; the sums are the same.
+"""
 
 QUERIES = 256
 """Queries searched at once, over all threads: bounds what is held of results in the making."""
@@ -59,14 +52,11 @@ class LexicalShard(Shard):
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         words = queries.words
-        self._index.prepare(words)
-
         best = Best(words.shape[0], k, self._places_N)
 
         def search(part: slice) -> None:
-            for members, block, scores in self._index.scores(words[part]):
-                for member, scores_N in zip(members, scores, strict=True):
-                    query = member + part.start
+            for block, scores in self._index.scores(words[part]):
+                for query, scores_N in enumerate(scores, start=part.start):
                     near_N = near_best(scores_N, 0.0, k, best.least(query))
                     best.offer(query, scores_N[near_N].astype(np.float32), near_N + block.start)
 
@@ -82,44 +72,16 @@ def search_in_batches(search: Callable[[slice], None], queries: int, threads: in
 
 
 class LexicalIndex:
-    """Scores of sparse or dense queries with all passages of a shard, a block at a time."""
+    """Scores of queries with all passages of a shard, a block at a time."""
 
     def __init__(self, rows: "csr_array") -> None:
-        self._rows = rows
-        count, width = rows.shape
-        self._postings_V = np.bincount(rows.indices, minlength=width)
-        self._blocks = [range(at, min(at + PASSAGES, count)) for at in range(0, count, PASSAGES)]
+        self._blocks = [range(at, min(at + PASSAGES, rows.shape[0])) for at in range(0, rows.shape[0], PASSAGES)]
+        self._inverted = [InvertedBlock(rows[block.start : block.stop]) for block in self._blocks]
 
-    def prepare(self, queries: "csr_array") -> None:
-        """Builds what `scores` needs, before threads ask for it together."""
-        many_Q = self._has_many_postings(queries)
-        _ = not many_Q.all() and self._inverted, many_Q.any() and self._multiplied
-
-    def scores(self, queries: "csr_array") -> Iterator[tuple[list[int], range, Iterable[Doubles]]]:
-        """Some queries, a block of passages, and each one's scores of the block, until all have met all."""
-        many_Q = self._has_many_postings(queries)
-        few, many = np.flatnonzero(~many_Q).tolist(), np.flatnonzero(many_Q).tolist()
-        for block, lists in zip(self._blocks, self._inverted if few else [], strict=False):
-            yield few, block, (lists.scores(*row_of(queries, query)) for query in few)
-        tiles = [many[at : at + TILE] for at in range(0, len(many), TILE)]
-        dense = [np.ascontiguousarray(queries[members].toarray().T, dtype=np.float64) for members in tiles]
-        for block, rows_NV in zip(self._blocks, self._multiplied if many else [], strict=False):
-            for members, tile_VB in zip(tiles, dense, strict=True):
-                # scipy adds up a row's products in the order of its terms.
-                yield members, block, np.ascontiguousarray((rows_NV @ tile_VB).T)
-
-    def _has_many_postings(self, queries: "csr_array") -> NDArray[np.bool_]:
-        touched = np.concatenate([np.zeros(1, np.int64), self._postings_V[queries.indices].cumsum()])
-        many_Q: NDArray[np.bool_] = np.diff(touched[queries.indptr]) > MANY * self._rows.nnz
-        return many_Q
-
-    @cached_property
-    def _inverted(self) -> list["InvertedBlock"]:
-        return [InvertedBlock(self._rows[block.start : block.stop]) for block in self._blocks]
-
-    @cached_property
-    def _multiplied(self) -> list["csr_array"]:
-        return [self._rows[block.start : block.stop].astype(np.float64) for block in self._blocks]
+    def scores(self, queries: "csr_array") -> Iterator[tuple[range, Iterable[Doubles]]]:
+        """Each block of passages, and every query's scores of it."""
+        for block, lists in zip(self._blocks, self._inverted, strict=True):
+            yield block, (lists.scores(*row_of(queries, query)) for query in range(queries.shape[0]))
 
 
 class InvertedBlock:
@@ -127,7 +89,7 @@ class InvertedBlock:
 
     def __init__(self, rows: "csr_array") -> None:
         lists = rows.astype(np.float64).tocsc()
-        self._rows = rows.shape[0]
+        self._rows, self._width = rows.shape
         self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
 
     def scores(self, terms: NDArray[np.int32], weights: Floats) -> Doubles:
@@ -135,12 +97,17 @@ class InvertedBlock:
         from scipy.sparse._sparsetools import csc_matvec  # here: only a lexical search needs scipy
 
         scores_N = np.zeros(self._rows)
+        lists = self._passages, self._weights
         wide = weights.astype(np.float64)
+        if len(terms) > MANY_TERMS:  # DupMAE's queries have nearly all
+            wide_V = np.zeros(self._width)
+            wide_V[terms] = wide
+            csc_matvec(self._rows, self._width, self._starts, *lists, wide_V, scores_N)
+            return scores_N
         # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
         # function beneath it: scores_N += column * weight, for a matrix of one column.
         for at, term in enumerate(terms.tolist()):
-            edges, weight = self._starts[term : term + 2], wide[at : at + 1]
-            csc_matvec(self._rows, 1, edges, self._passages, self._weights, weight, scores_N)
+            csc_matvec(self._rows, 1, self._starts[term : term + 2], *lists, wide[at : at + 1], scores_N)
         return scores_N
 
 
@@ -164,30 +131,23 @@ class HybridShard(Shard):
         super().__init__(doc_ids, first, threads)
         self._embeddings = Embeddings(vectors)
         self._index = LexicalIndex(rows)
-        self._mean_D = self._embeddings.mean()
         self._centred_ND = np.empty((self._embeddings.rows, self._embeddings.width), dtype=np.float32)
-        longest, start = 0.0, 0
-        for centred_ND in self._embeddings.less(self._mean_D):
-            longest = max(longest, longest_of(centred_ND))
-            self._centred_ND[start : start + len(centred_ND)] = centred_ND
-            start += len(centred_ND)
-        self._dense_error = error_of_guess(longest, self._mean_D)  # for a query of length 1
+        places = iter(np.split(self._centred_ND, np.cumsum([len(block) for block in vectors])[:-1]))
+        self._mean_D, self._dense_error = self._embeddings.centre(lambda block: np.copyto(next(places), block))
         # Exact lexical scores are added in float64 here and there, to sums of other last bits.
         self._lexical_error = 2.0**-50 * float(np.abs(rows.data).max(initial=0))  # for weights that sum to 1
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         words, dense_QD = queries.words, queries.vectors_ND
-        self._index.prepare(words)
         wide_QD = dense_QD.astype(np.float64)
         shares_Q = np.vecdot(wide_QD, self._mean_D.astype(np.float64))  # added by the mean to all scores
         errors_Q = self._errors(words, wide_QD)
         best = Best(words.shape[0], k, self._places_N)
 
         def search(part: slice) -> None:
-            for members, block, scores in self._index.scores(words[part]):
-                numbers = np.array(members) + part.start
-                guesses_BN = dense_QD[numbers] @ self._centred_ND[block.start : block.stop].T
-                for query, guesses_N, scores_N in zip(numbers, guesses_BN, scores, strict=True):
+            for block, scores in self._index.scores(words[part]):
+                guesses_BN = dense_QD[part] @ self._centred_ND[block.start : block.stop].T
+                for query, guesses_N, scores_N in zip(range(part.start, part.stop), guesses_BN, scores, strict=True):
                     sum_N = guesses_N + scores_N + shares_Q[query]
                     near_N = near_best(sum_N, errors_Q[query], k, best.least(query))
                     dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]

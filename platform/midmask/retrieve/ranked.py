@@ -125,19 +125,17 @@ def write_trec(place: Place, ranked: pa.Table, tag: str) -> None:
         UserError: if an id holds white space, which the format cannot express.
     """
     columns = [ranked[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
-    _check_ids(place, columns, "a TREC run file")
+    for name in itertools.chain(*columns[:2]):
+        if not name or name.split() != [name]:
+            raise UserError(
+                f"{place}: the id {name!r} is empty or holds white space, which a TREC run file cannot express"
+            )
     scores = _strictly_falling(ranked["score"].to_numpy(), ranked["rank"].to_numpy())
     rows = zip(*columns, scores.tolist(), strict=True)
     with write_lines(place) as out:
         while some := list(itertools.islice(rows, 65_536)):
             lines = (f"{query} Q0 {doc} {rank} {score:.9g} {tag}\n" for query, doc, rank, score in some)
             out.write("".join(lines).encode())
-
-
-def _check_ids(place: Place, columns: list[list[Any]], layout: str) -> None:
-    for name in itertools.chain(columns[0], columns[1]):
-        if not name or name.split() != [name]:
-            raise UserError(f"{place}: the id {name!r} is empty or holds white space, which {layout} cannot express")
 
 
 def _strictly_falling(score: NDArray[np.float32], rank: NDArray[np.int32]) -> NDArray[np.float32]:

@@ -59,7 +59,7 @@ def run_digest(file: str | Path) -> str:
     """
     if not Path(file).is_file():
         raise UserError(f"{file}: there is no such file; name a TREC run file")
-    with open_text(Place(str(Path(file).absolute())), name=str(file)) as stream:
+    with open_text(Place(str(Path(file).absolute()))) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:16]  # type: ignore[arg-type]
 
 

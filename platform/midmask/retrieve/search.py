@@ -41,9 +41,6 @@ log = logging.getLogger(__name__)
 
 ALL = "all"
 
-NOT_DENSE_ALONE = "an approximate index is of dense vectors that are searched alone; leave it at Flat"
-"""Why an approximate index is of no use, and what to set."""
-
 
 class PoolFields(Config):
     """Which passages are scored by token vectors; without effect on other vectors."""
@@ -164,27 +161,13 @@ class Search(UnitSearch):
         """The number of query blocks.
 
         Raises:
-            UserError: for a setting that has no meaning for these vectors.
+            UserError: for a number of words where none are searched.
         """
-        config = self.config
-        typed = {name: getattr(config, name) for name in ("query_terms", "passage_terms")}
+        typed = {name: getattr(self.config, name) for name in ("query_terms", "passage_terms")}
         terms = ", ".join(f"{name} = {count}" for name, count in typed.items() if count is not None)
         if terms and "lexical" not in self.views:
             raise UserError(f"{terms}: no lexical view is searched; leave it at none")
-        if not config.is_exact and list(self.views) != ["dense"]:
-            raise UserError(f"index = {config.index}: {NOT_DENSE_ALONE}")
-        if config.width is not None:
-            self._check_width(config.width)
         return len(self.query_blocks)
-
-    def _check_width(self, width: int) -> None:
-        if "dense" not in self.views or not self.config.is_exact:
-            raise UserError(f"width = {width}: it is of an exact search by a dense view; leave it at none")
-        vectors_ND = read_views(self.inputs["passages"].place, self.blocks[0].name, ("dense",)).vectors_ND
-        if width > vectors_ND.shape[1]:
-            raise UserError(
-                f"width = {width}: the dense view has {vectors_ND.shape[1]} dimensions; name fewer, or none"
-            )
 
     @property
     def normalised(self) -> bool:

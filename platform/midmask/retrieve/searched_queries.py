@@ -17,9 +17,10 @@ from midmask.corpora.checked_rows import pair_texts
 from midmask.corpora.writer import ANSWERS, MISSING_PASSAGES, SELF_MATCHES
 from midmask.errors import UserError, known_names
 from midmask.retrieve import ranked
+from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
+from midmask.store.tables import read_table, write_table
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +51,19 @@ def judged_queries(
 
 
 def select_queries(
-    queries: pa.Table, corpus: Artifact, split: str, *, judged: Literal["any", "relevant"], limit: int | None
-) -> pa.Table:
-    """The rows (query_id, …) of the queries that `judged_queries` names, by query id."""
-    wanted = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
-    return queries.filter(pc.is_in(queries["query_id"], value_set=wanted)).sort_by("query_id")
+    queries: pa.Table,
+    corpus: Artifact,
+    split: str,
+    out: Place,
+    *,
+    judged: Literal["any", "relevant"],
+    limit: int | None,
+) -> None:
+    """Writes the rows (query_id, …) of the queries that `judged_queries` names, by query id, unless it is done."""
+    if not (out / SELECTION).exists():
+        wanted = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
+        chosen = queries.filter(pc.is_in(queries["query_id"], value_set=wanted)).sort_by("query_id")
+        write_table(chosen, out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
 
 
 def read_qrels(corpus: Artifact) -> pa.Table:

@@ -10,11 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from midmask.errors import UserError
 from midmask.mining.listed import find_listed, stretches
-from midmask.retrieve.blocks import StoredPassages
 from midmask.retrieve.searched_queries import judged_queries, relevant_passages
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs
@@ -79,9 +77,3 @@ def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
     begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
     for start, stop in pairwise([*np.flatnonzero(begins)[::queries].tolist(), len(table)]):
         yield table.slice(start, stop - start)
-
-
-def passage_texts(passages: StoredPassages, rows: NDArray[np.int64], *, titles: bool) -> list[str]:
-    """The texts of passages by number; 'title text' where titles are in."""
-    columns = map(passages.row, rows.tolist())
-    return [f"{title} {text}".strip() if titles else text for _, title, text in columns]

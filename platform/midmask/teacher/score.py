@@ -28,7 +28,7 @@ from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_table, write_table
-from midmask.teacher.candidates import COUNTS, FOLDER, by_query, passage_texts, write_candidates
+from midmask.teacher.candidates import COUNTS, FOLDER, by_query, write_candidates
 from midmask.text.tokens import encoder
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,9 @@ class Scorer:
         query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
         queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
-        passages = _arrays(self._passage_ids(passage_texts(self._passages, rows, titles=self._titles)))
+        stored = [self._passages.row(row) for row in rows.tolist()]
+        texts = [f"{title} {text}".strip() if self._titles else text for _, title, text in stored]
+        passages = _arrays(self._passage_ids(texts))
         template, longest = self._teacher.template, self._teacher.max_length
         joint = len(template.between) - len(template.first) - len(template.last)
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint

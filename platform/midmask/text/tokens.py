@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,15 +37,10 @@ def encoder(tokenizer_folder: Path, max_length: int) -> Callable[[list[str]], li
     return lambda texts: encode(texts)[0]
 
 
-class _Cutter(Protocol):
-    """Texts, and titles that stand before them as first texts of pairs -> token ids, and whether a row was cut."""
-
-    def __call__(self, texts: list[str], titles: list[str] | None = None, /) -> tuple[list[list[int]], list[bool]]: ...
-
-
-def make_cutter(tokenizer_folder: Path, max_length: int) -> _Cutter:
-    """As `encoder`, and of each row whether it was cut. Of a pair, the longer text is cut first, as SimLM and LexMAE do
-    (`longest_first`); a title loses the separators that it spells, since the first one of a row ends the title.
+def make_cutter(tokenizer_folder: Path, max_length: int) -> Callable[..., tuple[list[list[int]], list[bool]]]:
+    """As `encoder`, and of each row whether it was cut; a second argument are titles, which stand before the texts as
+    first texts of pairs. Of a pair, the longer text is cut first, as SimLM and LexMAE do (`longest_first`); a title
+    loses the separators that it spells, since the first one of a row ends the title.
     """
     tokenizer = load_tokenizer(tokenizer_folder)
     separator = tokenizer.sep_token or tokenizer.eos_token
@@ -193,8 +188,8 @@ def _bert_pipeline(core: Any) -> Any:
     return core
 
 
-def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[str]:
-    """The most frequent characters after normalisation, at most `limit`, sorted."""
+def _alphabet(config: TokensConfig, corpus: Place) -> list[str]:
+    """The most frequent characters after normalisation, at most 1,000, sorted."""
     from tokenizers import normalizers
 
     raw: Counter[str] = Counter()
@@ -205,7 +200,7 @@ def _alphabet(config: TokensConfig, corpus: Place, limit: int = 1000) -> list[st
     counts: Counter[str] = Counter()
     for character, count in raw.items():
         counts.update({piece: count for piece in normalise(character) if not piece.isspace()})
-    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[:limit]
+    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[:1000]
     return sorted(frequent)
 
 

@@ -356,7 +356,9 @@ def test_an_encoder_killed_in_the_middle_is_made_again_and_encodes_nothing_twice
 
 
 def test_a_searcher_killed_in_the_middle_is_made_again_and_the_list_is_the_same(inputs, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(encoding, "QUERY_BLOCK", 1)  # thirty query blocks, so that there is a middle
+    monkeypatch.setattr(
+        "midmask.retrieve.searched_queries.QUERY_BLOCK", 1
+    )  # thirty query blocks, so that there is a middle
     vectors = encoded(inputs, Place(str(tmp_path)))
     search(CONFIG, vectors, Place(str(tmp_path / "alone")))
     pooled, _ = run_with_a_kill(

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
 class Kind(NamedTuple):
     """module: in `midmask.corpora.documents`. reader: its function. package: an optional one that it needs, or "".
-    share: of the file's bytes that are text, about, to estimate a collection's size. version: raised whenever files of
-    this kind give other text.
+    version: raised whenever files of this kind give other text.
     """
 
     module: str
     reader: str = "read_documents"
     package: str = ""
-    share: float = 1.0
     version: int = 1
 
     def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
@@ -40,9 +38,9 @@ KINDS = {
     ".txt": Kind("blocks", "read_plain"),
     ".rst": Kind("blocks", "read_plain", version=2),
     ".md": Kind("markup", "read_markdown", version=2),
-    ".html": Kind("markup", "read_html", "lxml", share=0.3),
-    ".htm": Kind("markup", "read_html", "lxml", share=0.3),
-    ".pdf": Kind("pdf", package="pypdf", share=0.1),
+    ".html": Kind("markup", "read_html", "lxml"),
+    ".htm": Kind("markup", "read_html", "lxml"),
+    ".pdf": Kind("pdf", package="pypdf"),
     ".csv": Kind("rows", "read_separated"),
     ".tsv": Kind("rows", "read_separated"),
     ".jsonl": Kind("rows", "read_jsonl"),

@@ -11,7 +11,7 @@ collection's different words.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,10 @@ from pydantic import Field
 
 from midmask.core.arrays import Floats, Ints
 from midmask.core.config import Config
-from midmask.retrieve.bm25.words import Texts, WordStatistics, count_shard, merge_counts, read_counted, read_statistics
+from midmask.retrieve.bm25.words import WordStatistics, read_counted, read_statistics
 from midmask.store.place import Place
 from midmask.store.sharded import Sharded
 from midmask.store.tables import write_table
-
-SHARD_PASSAGES = 16_384
-"""Of texts that come in a stream; shards of a corpus are as large."""
 
 ALL_WORDS = "all.arrow"
 
@@ -40,37 +37,6 @@ class Bm25IndexConfig(Config):
 
     k1: float = Field(0.9, ge=0, le=10, description="how soon repeated words stop to count")
     b: float = Field(0.4, ge=0, le=1, description="how much long passages are held back")
-
-
-def index_texts(config: Bm25IndexConfig, passages: Iterable[Texts], out: Place, name: str) -> None:
-    """Writes the index of texts that come in a stream, in this process.
-
-    Args:
-        passages: ids and texts, titles included, some at a time. name: of the collection, for messages.
-
-    Raises:
-        UserError: if there is no word in them.
-    """
-    counts = out / "counts"
-    for number, shard in enumerate(_cut_stream(passages)):
-        count_shard(shard, counts, f"{number:05d}.parquet")
-    merge_counts(counts, name)
-    _copy_words(counts, out)
-    index_shard = _indexer(config, counts, out)
-    for shard_name in (counts / "counted").names():
-        index_shard(shard_name)
-    counts.delete()
-
-
-def _cut_stream(passages: Iterable[Texts]) -> Iterator[list[Texts]]:
-    waiting: list[Texts] = []
-    for some in passages:
-        waiting.append(some)
-        if sum(len(ids) for ids, _ in waiting) >= SHARD_PASSAGES:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
 
 
 def file_name(shard: str) -> str:

@@ -26,14 +26,14 @@ from pydantic import Field
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve import ranked
 from midmask.retrieve.best import Best, Neighbours, places_of
-from midmask.retrieve.blocks import QUERY_BLOCK, SELECTION, Block, blocks_in, ranges
+from midmask.retrieve.blocks import SELECTION, Block, blocks_in, ranges
 from midmask.retrieve.bm25.index import ALL_WORDS, Bm25IndexConfig, file_name
 from midmask.retrieve.bm25.words import StemmedWords
 from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.units import UnitSearch, as_table, search_alone
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table, write_table
+from midmask.store.tables import read_table
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ class Bm25Index:
     """Shards of an index whose files are memory maps.
 
     Args:
-        place: an artifact of `bm25_index`, or what `index_texts` wrote. shards: which of its shards are searched, by
-            their order; none: all.
+        place: of a `bm25_index`. shards: which of its shards are searched, by their order; none: all.
 
     first: the corpus row of the first open shard's first passage.
     """
@@ -202,11 +201,9 @@ class Bm25Search(UnitSearch):
         Raises:
             UserError: for a split without judged queries.
         """
-        if not (self.out / SELECTION).exists():
-            config, corpus = self.config, self.inputs["corpus"]
-            queries = read_table(corpus.place / "queries.parquet", ["query_id", "text"])
-            wanted = select_queries(queries, corpus, self.split, judged=config.judged, limit=config.max_queries)
-            write_table(wanted, self.out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
+        config, corpus = self.config, self.inputs["corpus"]
+        queries = read_table(corpus.place / "queries.parquet", ["query_id", "text"])
+        select_queries(queries, corpus, self.split, self.out, judged=config.judged, limit=config.max_queries)
         return len(self.query_blocks)
 
     @property

@@ -7,7 +7,7 @@
 A worker holds one shard. The last step holds the different words of the collection, and those of a few shards.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -57,9 +57,6 @@ WORDS = pa.schema([("word", pa.large_string()), ("passages", pa.int64())])
 COUNTED = WORDS.append(pa.field("postings", pa.list_(pa.struct([("row", pa.int32()), ("count", pa.int32())]))))
 PASSAGES = pa.schema([("doc_id", pa.string()), ("words", pa.int32())])
 
-Texts = tuple[list[str], list[str]]
-"""Ids and texts of some passages, titles included."""
-
 
 class Bm25WordsConfig(Config):
     """Which texts of a corpus are counted."""
@@ -77,14 +74,14 @@ class WordStatistics:
     mean_length: float  # words of a passage, repetitions included
 
 
-def count_shard(texts: Iterable[Texts], out: Place, name: str) -> None:
-    """Writes the words of some passages: `passages/NAME` and, last, `counted/NAME`."""
+def count_shard(docs: Place, out: Place, name: str, *, titles: bool) -> None:
+    """Writes the words of a shard's passages: `passages/NAME` and, last, `counted/NAME`."""
     words = StemmedWords()
     doc_ids: list[str] = []
     lengths = [np.empty(0, np.int32)]
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for ids, some in texts:
-        numbers = [words.ids(text) for text in some]
+    for ids, headings, texts in read_shard(docs / name):
+        numbers = [words.ids(text) for text in (map("{} {}".format, headings, texts) if titles else texts)]
         lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
         row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])
         word = np.fromiter(chain.from_iterable(numbers), np.int64, len(row))
@@ -158,14 +155,9 @@ def read_counted(counts: Place, name: str) -> tuple[pa.Table, pa.Table]:
     return read_table(counts / "counted" / name, COUNTED.names), read_table(counts / "passages" / name, PASSAGES.names)
 
 
-def _read_texts(shard: Place, *, titles: bool) -> Iterator[Texts]:
-    for doc_ids, headings, texts in read_shard(shard):
-        yield doc_ids, list(map("{} {}".format, headings, texts)) if titles else texts
-
-
 def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
     docs = inputs["corpus"].place / "docs"
-    return lambda name: count_shard(_read_texts(docs / name, titles=config.titles), out, name)
+    return lambda name: count_shard(docs, out, name, titles=config.titles)
 
 
 BM25_WORDS = Sharded(
