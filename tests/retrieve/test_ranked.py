@@ -233,7 +233,7 @@ def test_the_lists_of_a_split_are_taken_and_everything_else_is_counted(corpus: A
         assert result["splits"] == {"test": {"queries": 3, "ranked": 7, "empty_slots": 0}}
         assert result["read"]["run"] == {
             **{"rows": 9, "queries": 4, "longest": 4, "left_out_queries": 1, "ties": ties},
-            **{"unknown_documents": 2, "copies": 0, "copies_left_out": False},
+            **{"unknown_documents": 2, "copies": 0},
         }
 
 

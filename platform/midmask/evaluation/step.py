@@ -253,8 +253,6 @@ def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searche
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
     found, itself = without_self(found, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
-    run = inputs["ranked"].result.get("read", {}).get("run", {})
-    itself += run["copies"] if run.get("copies_left_out") else 0
     if itself:
         log.info("%d passages were the query itself and are left out", itself)
     return found, itself

@@ -129,19 +129,17 @@ def collection_step(corpus: CorpusConfig) -> Step:
     return Step("prepare", corpus, content=corpus_identity(corpus))
 
 
-def run_file_evaluation(
-    file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule, *, leave_out_copies: bool = False
-) -> Step:
+def run_file_evaluation(file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule) -> Step:
     """The evaluation of a run file; the same for a file of equal lines elsewhere.
 
     Args:
-        corpus: as `collection_step`. wanted: only `FIELDS` of it count. leave_out_copies: as of `RunFileConfig`.
+        corpus: as `collection_step`. wanted: only `EVALUATION_FIELDS` of it count.
 
     Raises:
         UserError: if there is no such file.
     """
     config = EvaluateConfig(**{name: getattr(wanted, name) for name in EVALUATION_FIELDS})
-    reading = RunFileConfig(split=config.split, ties=ties, leave_out_copies=leave_out_copies, file=str(file))
+    reading = RunFileConfig(split=config.split, ties=ties, file=str(file))
     ranked = Step("read_run", reading, {"corpus": corpus}, content={"run": run_digest(file)})
     return evaluation_step(ranked, corpus, config)
 
