@@ -112,22 +112,13 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str
 
 def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
     """A `table` environment for booktabs."""
+    import pandas  # here, since only tables of LaTeX need it
+
     headers, rows = _grid(table, style, beside, _LATEX)
-    body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            rf"\caption{{{_latex(beside.caption(table))}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}",
-            r"\toprule",
-            body[0],
-            r"\midrule",
-            *body[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    )
+    cells = [[cell.replace(MISSING, "---") for cell in row] for row in rows]
+    columns = "l" + "r" * (len(headers) - 1)
+    frame = pandas.DataFrame(cells, columns=headers)
+    return str(frame.to_latex(index=False, column_format=columns, caption=_latex(beside.caption(table))))
 
 
 def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
