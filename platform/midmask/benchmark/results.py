@@ -52,7 +52,7 @@ class Results(tuple[Result, ...]):
     """Results in the order in which the benchmark lists its cells."""
 
     def where(self, **fields: str | int | None) -> "Results":
-        """The results with these fields, of the key (`system`, …) or of a result (`corpus`, …); None matches any value."""
+        """Those with these fields, of the key (`system`, …) or of the result (`corpus`, …); None matches any value."""
         wanted = {name: value for name, value in fields.items() if value is not None}
         return Results(one for one in self if all(_field(one, name) == value for name, value in wanted.items()))
 
