@@ -77,7 +77,7 @@ def _evaluate_run_flags(parser: ArgumentParser) -> None:
         default=[],
         dest="names",
         metavar="NAME",
-        help="of a file's system, once for each FILE; default: the tag in the file, or the file's name",
+        help="of a file's system, once for each FILE; default: the file's name",
     )
     parser.add_argument("--split", help="split whose queries are measured; default: dev, or test where there is no dev")
     parser.add_argument(

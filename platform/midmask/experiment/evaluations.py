@@ -16,9 +16,8 @@ from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan
 from midmask.experiment.searching import evaluation_step
-from midmask.retrieve.ranked import TAG, TieRule, first_tag
+from midmask.retrieve.ranked import TieRule
 from midmask.retrieve.run_file import RunFileConfig, run_digest
-from midmask.store.place import Place
 
 
 def usual_split(there: Sequence[str]) -> str:
@@ -145,18 +144,16 @@ def run_file_evaluation(file: Path, corpus: Step, wanted: EvaluateConfig, ties: 
 
 
 def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
-    """What the systems of these files are called: as given, else the tag in the file, unless midmask wrote it, else the
-    file's name.
+    """What the systems of these files are called: as given, else as the files.
 
     Raises:
-        UserError: for another number of names than of files, an empty name, two files of one name, or a file whose
-            first line is no line of a run.
+        UserError: for another number of names than of files, an empty name, or two files of one name.
     """
     if given and len(given) != len(files):
         raise UserError(f"--name is given {len(given)} times for {len(files)} files; give one for each, in their order")
     if not all(name.strip() for name in given):
         raise UserError("--name: an empty name; give one that tables can show, or leave the flag out")
-    names = list(given) or [_own_name(file) for file in files]
+    names = list(given) or [file.name.removesuffix(".gz").removesuffix(".trec") for file in files]
     for at, name in enumerate(names):
         if name in names[:at]:
             first = files[names.index(name)]
@@ -165,8 +162,3 @@ def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
                 "each file"
             )
     return names
-
-
-def _own_name(file: Path) -> str:
-    tag = first_tag(Place(str(file)))
-    return file.name.removesuffix(".gz").removesuffix(".trec") if tag == TAG else tag
