@@ -1,9 +1,7 @@
 """Result tables as Markdown, HTML, LaTeX (booktabs) and CSV, all from one `ResultTable`; texts of others escaped."""
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import NamedTuple
@@ -125,13 +123,16 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
     """One line per cell, numbers in full, names in lists divided by semicolons; published numbers, if there are any, in
     the last column, and a line also for those without a cell.
     """
+    import pandas
+
     names = [one.name for one in fields(TableCell)]
-    rows = []
+    rows: list[dict[str, object]] = []
     for place in dict.fromkeys([*table.cells, *beside.published]):
         cell = table.cells.get(place)
-        values = [""] * len(names) if cell is None else [_plain(getattr(cell, name)) for name in names]
-        rows.append([*place, *values, *([beside.published.get(place, "")] if beside.published else [])])
-    return plain_csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
+        values = dict.fromkeys(names, "") if cell is None else {**vars(cell), "better_than": ";".join(cell.better_than)}
+        printed = {"published": beside.published.get(place, "")} if beside.published else {}
+        rows.append({"system": place[0], "column": place[1], **values, **printed})
+    return str(pandas.DataFrame(rows, dtype=object).map(csv_cell).to_csv(index=False))
 
 
 def caption(table: ResultTable) -> str:
@@ -216,14 +217,3 @@ _LATEX = Markup(
     raised=lambda text: f"\\textsuperscript{{{text}}}",
     name=_latex,
 )
-
-
-def _plain(value: object) -> object:
-    return ";".join(value) if isinstance(value, tuple) else value
-
-
-def plain_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under a header; no cell can be taken for a formula."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([map(csv_cell, row) for row in (header, *rows)])
-    return stream.getvalue()
