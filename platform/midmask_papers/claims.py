@@ -25,13 +25,11 @@ from midmask_papers.published import CORPUS, Published, key_of, pick, published,
 from midmask_papers.ruling import (
     ClaimPart,
     CorpusSplit,
-    Match,
     Ruling,
     Term,
     all_of,
     below_floor,
     how_to_measure,
-    match,
     points,
     term,
     within,
@@ -81,7 +79,6 @@ class Claim(Config):
     elsewhere: bool = Field(False, description="as in `ClaimPart`")
     collections_apart: bool = Field(False, description="as in `ClaimPart`")
     within: float | None = Field(None, gt=0, description="the contrast is at most this, either way")
-    wins: str | None = Field(None, description="corpora that it is higher on are told, and then this")
     check: str = Field("", description="the function that decides it")
 
     @model_validator(mode="before")
@@ -97,10 +94,7 @@ class Claim(Config):
         parts = [*self._parts(results)]
         if self.within is not None:
             return within(parts[0], results, self.within, self.preset)
-        ruling = all_of(results, self.preset, parts)
-        counted = [text for part in parts if self.wins is not None and (text := _wins(results, part))]
-        wins = (f"Higher on {'; '.join(counted)}{self.wins}.",) if counted else ()
-        return replace(ruling, remarks=(*ruling.remarks, *wins))
+        return all_of(results, self.preset, parts)
 
     def _parts(self, results: Results) -> Iterator[ClaimPart]:
         for pair in self.pairs:
@@ -164,19 +158,6 @@ def _is_among(number: Published, results: Results) -> bool:
         return False
     read = results.where(system=number.system, representation=number.representation).names("collection")
     return number.collection in read or (number.collection == CORPUS and home(results) in read)
-
-
-def _wins(results: Results, part: ClaimPart) -> str:
-    """ "2 of 3 corpora than retromae" by nDCG@10, over all corpora on which both were measured; empty if on none."""
-    won = total = 0
-    for corpus in results.names("corpus"):
-        there = replace(part, measure="nDCG@10", place=(corpus, "test"), elsewhere=False)
-        ours = match(there, results.where(corpus=corpus))
-        if isinstance(ours, Match):
-            total += 1
-            won += ours.estimate(results, "nDCG@10").value > 0
-    corpora = "corpus" if total == 1 else "corpora"
-    return f"{won} of {total} {corpora} than {part.terms[1].key.system} by nDCG@10" if total else ""
 
 
 def retromae_best(results: Results, statistics: Sequence[Statistic]) -> Ruling:

@@ -1,4 +1,4 @@
-"""What share of masked tokens are stop-words or punctuation: uniform masks, and ROM's by idf and BM25.
+"""What share of masked tokens are stop-words or punctuation: uniform masks, and ROM's by idf.
 
     python -m midmask_papers.stop_word_share --corpus beir:data/wiki [--vocabulary 30522] [--storage FOLDER]
 
@@ -26,19 +26,9 @@ from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_table
-from midmask.text.vocabulary import Vocabulary, load_tokenizer, speller
+from midmask.text.vocabulary import Vocabulary
 
 RATIO = 0.15
-TEMPERATURES = (0.0, 0.5, 1.0, 2.0)
-
-
-def artifacts(runner: Runner, corpus: str, vocabulary: int, source: str) -> tuple[Artifact, Artifact]:
-    """Tokens and term weights of a corpus, made or found."""
-    changes = {"corpus.name": corpus, "tokens.vocabulary_size": vocabulary, "tokens.max_length": 128}
-    recipe = override(RECIPES["rom"](), {**changes, "weights.source": source})
-    step = plan(recipe).pretrained
-    assert step is not None
-    return runner.compute(step.inputs["tokens"]), runner.compute(step.inputs["weights"])
 
 
 def batches(tokens: Artifact, weights: Artifact, pad_id: int, size: int = 80) -> Iterator[TokenRows]:
@@ -61,33 +51,16 @@ def batches(tokens: Artifact, weights: Artifact, pad_id: int, size: int = 80) ->
             first += len(some)
 
 
-def punctuation(vocabulary: Vocabulary, tokens: Artifact) -> torch.Tensor:
-    """Which stop tokens are made of punctuation, bool [V]; the others are words."""
-    tokenizer = load_tokenizer((tokens.place / "tokenizer").local())
-    spell = speller(tokenizer)
-    pieces = tokenizer.convert_ids_to_tokens(range(vocabulary.size))
-    wordless = [not any(letter.isalnum() for letter in spell([piece])) for piece in pieces]
-    return vocabulary.stop_V & torch.tensor(wordless)
-
-
-def shares(tokens: Artifact, weights: Artifact, temperature: float | None) -> tuple[float, float, int]:
-    """(stop-words, punctuation) as shares of the masked tokens, and their number. No temperature: uniform."""
+def stop_share(tokens: Artifact, weights: Artifact, *, weighted: bool) -> tuple[float, int]:
+    """The share of stop-words and punctuation among masked tokens, and the number of these; weighted: ROM's masks."""
     vocabulary = Vocabulary.of((tokens.place / "tokenizer").local())
-    kinds_VK = torch.stack([vocabulary.stop_V, punctuation(vocabulary, tokens)], 1)
-    counts_K, masked = torch.zeros(2, dtype=torch.int64), 0
+    stops = masked = 0
     for text in batches(tokens, weights, vocabulary.pad_id):
-        rows = text if temperature is not None else replace(text, weights_BL=None)
-        chosen_BL = select_highest(
-            rows,
-            vocabulary,
-            ratio=RATIO,
-            purpose=Purpose.SELECT,
-            temperature=1.0 if temperature is None else temperature,
-        )
-        hit_RK = kinds_VK[text.ids_BL[chosen_BL]]
-        counts_K, masked = counts_K + hit_RK.sum(0), masked + len(hit_RK)
-    stops, marks = (counts_K / masked).tolist()
-    return stops - marks, marks, masked
+        rows = text if weighted else replace(text, weights_BL=None)
+        chosen_BL = select_highest(rows, vocabulary, ratio=RATIO, purpose=Purpose.SELECT, temperature=1.0)
+        hit_R = vocabulary.stop_V[text.ids_BL[chosen_BL]]
+        stops, masked = stops + int(hit_R.sum()), masked + len(hit_R)
+    return stops / masked, masked
 
 
 def main() -> None:
@@ -96,16 +69,15 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=30522)
     parser.add_argument("--storage", help="folder to keep the tokens and weights in")
     options = parser.parse_args()
+    changes = {"corpus.name": options.corpus, "tokens.vocabulary_size": options.vocabulary, "tokens.max_length": 128}
+    step = plan(override(RECIPES["rom"](), changes)).pretrained
+    assert step is not None, "ROM is a middle training"
     with tempfile.TemporaryDirectory() as scratch:
         runner = Runner(Place(options.storage or scratch), LOCAL)
-        print("| mask | temperature | stop-words | punctuation | together | masked tokens |")
-        print("| :--- | ---: | ---: | ---: | ---: | ---: |")
-        for source in ("idf", "bm25"):
-            tokens, weights = artifacts(runner, options.corpus, options.vocabulary, source)
-            for temperature in (None, *TEMPERATURES) if source == "idf" else TEMPERATURES:
-                words, marks, masked = shares(tokens, weights, temperature)
-                name, heat = ("uniform", "") if temperature is None else (f"ROM, {source}", f"{temperature:g}")
-                print(f"| {name} | {heat} | {words:.1%} | {marks:.1%} | {words + marks:.1%} | {masked:,} |", flush=True)
+        tokens, weights = (runner.compute(step.inputs[name]) for name in ("tokens", "weights"))
+        for name, weighted in (("uniform", False), ("ROM", True)):
+            share, masked = stop_share(tokens, weights, weighted=weighted)
+            print(f"{name}: {share:.1%} of {masked:,} masked tokens", flush=True)
 
 
 if __name__ == "__main__":

@@ -156,16 +156,6 @@ def test_content_and_rule_are_the_identity_and_the_place_is_not(collection: Corp
     assert plan(recipe).corpus.fingerprint == corpus.fingerprint, "it is measured on what others are measured on"
 
 
-def test_copies_are_left_out_of_a_run_only_if_asked(measured, run: Run) -> None:
-    done = measured(run, leave_out_copies=True)
-    without = {q: {doc: score for doc, score in own.items() if doc != COPIES.get(q)} for q, own in run.items()}
-    has_values(done, trec_eval(without, JUDGED))
-    assert done.result["self_matches"] == 5
-    assert "keep their ranks" not in notes({"other": done})
-    plain = measured(run)
-    assert plain.result["measures"] != done.result["measures"]
-
-
 def test_our_search_counts_missing_passages_and_copies_left_out(collection: CorpusConfig, storage: Place) -> None:
     done = searched(storage, collection)
     run: dict[str, dict[str, float]] = {}

@@ -171,7 +171,7 @@ def test_other_conditions_than_the_papers_are_taken_and_told():
         assert told in verdict.sentence
 
 
-def test_wins_are_counted_over_all_corpora_that_have_both():
+def test_what_is_claimed_out_of_domain_is_decided_elsewhere():
     ours, other = SystemKey("dupmae", "corpus", "hybrid", "dupmae"), dense("retromae", setting="dupmae")
     steps = {"squad": 0.1, "scifact": 0.1, "nfcorpus": -0.1, "fiqa": 0.1}
     parts = [
@@ -179,7 +179,6 @@ def test_wins_are_counted_over_all_corpora_that_have_both():
         for corpus, step in steps.items()
     ]
     found = results(*parts, drawn({ours: 0.4}, corpus="scidocs", split="test", measure="nDCG@10"))
-    assert "3 of 4 corpora" in CLAIMS["dupmae.in_domain"].decide(found).sentence
     verdict = CLAIMS["dupmae.out_of_domain"].decide(found)
     assert "on scifact test, nfcorpus test, fiqa test" in verdict.sentence, "not where it was fine-tuned"
 

@@ -121,11 +121,10 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, complaint: str)
         ranked.read_trec(Place(str(tmp_path / "run")))
 
 
-@pytest.mark.parametrize("read", [ranked.read_trec, ranked.first_tag])
-def test_a_file_without_a_line_is_no_run(tmp_path: Path, read):
+def test_a_file_without_a_line_is_no_run(tmp_path: Path):
     (tmp_path / "run").write_text("\n \n")
     with pytest.raises(UserError, match=r"run: no line in it; .*query Q0 document rank score tag"):
-        read(Place(str(tmp_path / "run")))
+        ranked.read_trec(Place(str(tmp_path / "run")))
 
 
 @settings(max_examples=60)
@@ -233,7 +232,7 @@ def test_the_lists_of_a_split_are_taken_and_everything_else_is_counted(corpus: A
         assert result["splits"] == {"test": {"queries": 3, "ranked": 7, "empty_slots": 0}}
         assert result["read"]["run"] == {
             **{"rows": 9, "queries": 4, "longest": 4, "left_out_queries": 1, "ties": ties},
-            **{"unknown_documents": 2, "copies": 0, "copies_left_out": False},
+            **{"unknown_documents": 2, "copies": 0},
         }
 
 

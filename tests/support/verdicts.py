@@ -1,23 +1,14 @@
 """A verdict as a contest writes it: twelve systems, half of them given up early, and texts that want to be markup."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from midmask.choice.verdict import Calibration, Example, QueryCounts, Recommendation, SystemEstimate, Verdict
+from midmask.choice.verdict import Calibration, QueryCounts, Recommendation, SystemEstimate, Verdict
 
 HOSTILE = "<script>alert('x')</script>"
 HOSTILE_QUERY = '"><img src=x onerror=alert(1)> reset | `rm -rf` **bold** \u202eright to left'
 HOSTILE_PASSAGE = (
     "<iframe src='https://example.com'></iframe></p></blockquote><style>*{display:none}</style> Reset the pump & "
     "wait.\n\n# No heading\n\n| no | table |\n```\nno fence\n\x00\ud800 [no link](https://example.com) &lt;b&gt;"
-)
-PUMP = (
-    "Before any work on the feed pump, close the isolating valve and lock it. The pressure gauge on the discharge side "
-    "must show zero for five minutes. Resetting the overload relay without this check has caused two of the four "
-    "incidents of last year. To reset the relay, press the blue button for three seconds until the lamp turns green; "
-    "then start the pump from the panel, never from the switch in the pump house. If the relay trips again within an "
-    "hour, call the electrician on duty and enter the time, the current and the temperature of the bearings in the "
-    "log. The bearings are greased every 400 hours; a temperature of more than 80 degrees is a reason to stop."
 )
 ROWS = (
     ("retromae", "dense", 0.4612, 0.0431, 0.0242, 0.0620, 4_330, 1536, True),
@@ -52,16 +43,10 @@ def systems() -> tuple[SystemEstimate, ...]:
     return tuple(found)
 
 
-def example(query: str, ranks: Mapping[str, int | None], source: str = "titles", title: str = "Feed pump") -> Example:
-    return Example(query, source, title, PUMP, ranks)
-
-
 def verdict() -> Verdict:
     """RetroMAE is recommended over no middle training."""
-    ours, baseline = "retromae · dense", "none · dense"
+    baseline = "none · dense"
     why = "It has the largest gain, and the two that come close compute for longer."
-    daily = "ポンプの点検は毎日行う。" * 30
-    pumps = Example("ポンプの点検", "keyphrases", "点検手順", daily, {ours: None, baseline: 2})
     place = "verdicts/handbook"
     return Verdict(
         corpus="docs:handbook", passages=18_432, systems=systems(), baseline=baseline, measure="nDCG@10", folder=place,
@@ -70,19 +55,13 @@ def verdict() -> Verdict:
         recommendation=Recommendation("retromae", "dense", True, why),
         calibration=Calibration(("squad", "cranfield", "pydocs"), 0.71, 0.88, 0.9, "docs/results/choose.md"),
         command="midmask choose docs:handbook --budget 12h --set queries.seed=0",
-        won=(
-            example("how to reset the relay of the pump", {ours: 1, baseline: 14}),
-            example("temperature of bearings to stop at", {ours: 2, baseline: None}, "sentences", "Bearings"),
-            Example(HOSTILE_QUERY, "keyphrases", HOSTILE, HOSTILE_PASSAGE, {ours: 3, baseline: 41}),
-            example("incidents last year caused by the overload relay", {ours: 1, baseline: 7}),
-            example("who to call when the relay trips", {ours: 1, baseline: 5}, "sentences"),
-        ),
-        lost=(example("lock the isolating valve", {ours: 9, baseline: 1}), pumps),
         not_tried={"cotmote · dense": "its experts need twice the memory", f"simlm {HOSTILE}": "the budget was spent"},
         limits=(
             "Queries were made from the passages; people ask other things, and in other words.",
             "One seed per training: what another seed would change is in the intervals only as the calibration saw it.",
             f"Documents in other languages than English were not looked at apart. {HOSTILE}",
+            HOSTILE_QUERY,
+            HOSTILE_PASSAGE,
         ),
     )  # fmt: skip
 

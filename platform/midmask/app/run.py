@@ -28,7 +28,7 @@ from midmask.experiment.kinds import StepKind
 from midmask.experiment.report import results_table
 from midmask.experiment.run import report_finished
 from midmask.experiment.schema import Recipe
-from midmask.retrieve.run_file import COPIES_PARAM, DIGEST_PARAM, TIES_PARAM, RunFileConfig
+from midmask.retrieve.run_file import DIGEST_PARAM, TIES_PARAM, RunFileConfig
 from midmask.store.artifact import Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import RUN_FILE
@@ -132,8 +132,6 @@ def _run_file_system(name: str, recipe: Recipe, evaluation: Step) -> TrackedSyst
     assert isinstance(reading.config, RunFileConfig), reading.name
     tags = {**RUN_FILE_TAGS, "midmask.recipe": name, RUN_FILE: reading.config.file}
     params = {**_settings(recipe), DIGEST_PARAM: reading.content["run"], TIES_PARAM: reading.config.ties}
-    if reading.config.leave_out_copies:
-        params[COPIES_PARAM] = True
     return TrackedSystem(name, recipe, {name: evaluation}, name, tags, params)
 
 

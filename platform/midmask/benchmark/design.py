@@ -153,11 +153,4 @@ def variant(system: str) -> tuple[str, dict[str, str]]:
 
 def names_in(text: str) -> list[str]:
     """Names divided by commas; a comma within brackets belongs to a variant's fields."""
-    names = [""]
-    for sign in text:
-        inside = names[-1].count("[") > names[-1].count("]")
-        if sign == "," and not inside:
-            names.append("")
-        else:
-            names[-1] += sign
-    return [name.strip() for name in names if name.strip()]
+    return [name.strip() for name in re.split(r",(?![^\[]*\])", text) if name.strip()]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -51,31 +51,14 @@ class Result:
 class Results(tuple[Result, ...]):
     """Results in the order in which the benchmark lists its cells."""
 
-    def where(
-        self,
-        *,
-        system: str | None = None,
-        representation: str | None = None,
-        setting: str | None = None,
-        collection: str | None = None,
-        corpus: str | None = None,
-        split: str | None = None,
-        seed: int | None = None,
-    ) -> "Results":
-        """The results that match all given fields; a field that is None matches any value."""
-        key = {"system": system, "representation": representation, "setting": setting, "collection": collection}
-        names = {"corpus": corpus, "split": split, "seed": seed}
-        return Results(
-            result
-            for result in self
-            if all(value is None or getattr(result.key, name) == value for name, value in key.items())
-            and all(value is None or getattr(result, name) == value for name, value in names.items())
-        )
+    def where(self, **fields: str | int | None) -> "Results":
+        """Those with these fields, of the key (`system`, …) or of the result (`corpus`, …); None matches any value."""
+        wanted = {name: value for name, value in fields.items() if value is not None}
+        return Results(one for one in self if all(_field(one, name) == value for name, value in wanted.items()))
 
     def names(self, field: str) -> tuple[str, ...]:
-        """The different values of a field of the key or of a result (`system`, `corpus`, …), in order of appearance."""
-        of_key = field in {item.name for item in fields(SystemKey)}
-        return tuple(dict.fromkeys(getattr(item.key if of_key else item, field) for item in self))
+        """The different values of such a field, in order of appearance."""
+        return tuple(dict.fromkeys(_field(result, field) for result in self))
 
     def per_query(
         self, corpus: str, split: str, by: Callable[[SystemKey], str] = lambda key: key.system
@@ -104,6 +87,10 @@ class Results(tuple[Result, ...]):
         with writing_table(place, schema) as writer:
             for result in self:
                 writer.write_table(_with_names(result).cast(schema))
+
+
+def _field(result: Result, name: str) -> Any:
+    return getattr(result.key if hasattr(result.key, name) else result, name)
 
 
 def home(results: Results) -> str:

@@ -175,7 +175,6 @@ class Contest:
         self._conditions, self._workshop = conditions, workshop
         self._clock, self._journal = clock, journal
         self.dev: dict[System, Result] = {}
-        self._before: dict[System, float] = {}
         self.sizes: dict[System, Size] = {}
         self._failures: dict[System, str] = {}
         self._prices = Prices(self.cells, workshop, journal.pace)
@@ -276,7 +275,6 @@ class Contest:
                 break
         else:
             count = 1
-        self._journal.give_up(trained[count:], "too little time was left to search for the test queries with it")
         return (*untrained, *trained[:count])
 
     def _decide(self, number: int, waiting: Sequence[System]) -> Round | None:
@@ -357,24 +355,15 @@ class Contest:
         """Trains and measures contenders on dev; returns the seconds it took."""
         began = self._clock.spent
         for system, result in self.measure(contenders, lambda _: size, "dev", until).items():
-            self._before[system] = self.dev[system].measures[MEASURE] if system in self.dev else float("-inf")
             self.dev[system], self.sizes[system] = result, size
         return self._clock.spent - began
 
     def _next(self, current: Round) -> tuple[System, ...]:
-        """The contenders of the next round: the untrained ones, the better half that can still win, and the relatives
-        of the best.
-        """
+        """The contenders of the next round: the untrained ones, the better half, and the relatives of the best."""
         trained = self._best_first(current.contenders)
         if not trained:
             return ()
-        better = [
-            entry for entry in trained[: max(2, (len(trained) + 1) // 2)] if not self._cannot_win(entry, trained[0])
-        ]
-        self._journal.give_up(
-            [entry for entry in trained if entry not in better],
-            f"behind after {current.size}: {MEASURE} on dev, best {self._score(trained[0]):.3f}",
-        )
+        better = trained[: max(2, (len(trained) + 1) // 2)]
         variants = relatives(trained[0], self._conditions.representations)
         new = [entry for entry in variants if entry not in self.dev]
         return (*untrained_of(current.contenders), *better, *new)
@@ -388,12 +377,6 @@ class Contest:
         """The measure on dev, alone or with BM25, whichever is better; 0 if neither was measured."""
         scores = [self.dev[system].measures[MEASURE] for system in contender.searched if system in self.dev]
         return max(scores, default=0.0)
-
-    def _cannot_win(self, contender: System, best: System) -> bool:
-        """Whether a contender is behind the best by more than twice what it gained in its last round."""
-        own, other = self.dev[contender], self.dev[best]
-        gap = other.measures[MEASURE] - own.measures[MEASURE]
-        return gap > 2 * abs(own.measures[MEASURE] - self._before[contender])
 
     def _best_words(self) -> str:
         """Dev measure and name of the best system so far; "" before one was measured."""

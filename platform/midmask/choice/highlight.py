@@ -1,4 +1,4 @@
-"""A query's words marked in passages, on a verdict's page and on the page of searches."""
+"""A query's words marked in passages, on the page of searches."""
 
 import re
 from typing import NamedTuple

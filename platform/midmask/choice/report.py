@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader
 
-from midmask.choice.highlight import highlight
 from midmask.choice.picture import picture
 from midmask.choice.verdict import Calibration, QueryCounts, SystemEstimate, Verdict
 from midmask.core.words import NOT_KNOWN, duration, size
@@ -153,9 +152,6 @@ def about_model(verdict: Verdict) -> str:
 GAINS = ("gain, made queries", "gain, people's queries")
 """Heads of the two columns of gains: as measured on these documents, and as expected for people's queries."""
 
-LONGEST_PASSAGE = 600
-"""Characters of an example's passage that are printed."""
-
 
 def md(value: str) -> str:
     """The text as Markdown that shows it, in one line."""
@@ -214,10 +210,6 @@ WIDE, NARROW = ("wide", 900, 420), ("narrow", 358, 400)
 """Name, width and height of the pictures; the narrow one has room for the finalists alone."""
 
 
-def cut(passage: str) -> str:
-    return passage if len(passage) <= LONGEST_PASSAGE else passage[:LONGEST_PASSAGE] + " …"
-
-
 def _printable(value: object) -> object:
     return readable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
@@ -232,10 +224,10 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     sentences = (headline, certainty, table_note, belief, query_sentence)
-    functions = (*sentences, about_model, interval_level, systems_table, highlight)
+    functions = (*sentences, about_model, interval_level, systems_table)
     found.globals |= {function.__name__: function for function in functions}
     found.globals["heads"] = HEADS
-    filters = (md, cut, signed, duration, size)
+    filters = (md, signed, duration, size)
     found.filters |= {function.__name__: function for function in filters}
     found.filters |= {"fenced": code, "thousands": "{:,}".format, "quote": shlex.quote}
     return found
@@ -245,7 +237,7 @@ TEMPLATES = _templates()
 
 
 def verdict_html(verdict: Verdict) -> str:
-    """The page: the answer, the systems, the picture, examples, and what it leaves out."""
+    """The page: the answer, the systems, the picture, and what it leaves out."""
     canvases = (WIDE, verdict.systems), (NARROW, verdict.finalists)
     return TEMPLATES.get_template("verdict.html.jinja").render(
         verdict=verdict,
@@ -260,7 +252,7 @@ def _markdown(name: str, verdict: Verdict, **more: object) -> str:
 
 
 def verdict_markdown(verdict: Verdict) -> str:
-    """The whole verdict: the answer, the systems, the queries, how far to believe it, examples and what is left out."""
+    """The whole verdict: the answer, the systems, the queries, how far to believe it, and what is left out."""
     rows = [[md(name), f"{count:,}"] for name, count in verdict.queries.source.items()]
     return _markdown("verdict.md.jinja", verdict, sources_table=markdown(["source", "queries kept"], rows))
 

@@ -32,7 +32,6 @@ from midmask.choice.report import model_card, verdict_html, verdict_markdown
 from midmask.choice.traces import (
     Made,
     bytes_per_passage,
-    examples,
     model_folder,
     sample_of,
     seconds_of,
@@ -171,9 +170,6 @@ def _verdict(
     systems = estimates(measured, counterparts, known)
     label = str(System.of(base.key))
     advice = recommend(systems, measured, counterparts, known)
-    chosen = next(one for one in systems if one.name == advice.name)
-    result = next(one.result for one in measured if one.system.name == advice.name)
-    won, lost = examples(made.collection, result, base, (chosen.label, label))
     verdict = Verdict(
         corpus=request.short_name,
         passages=made.passages,
@@ -188,8 +184,6 @@ def _verdict(
         budget_seconds=request.budget,
         spent_seconds=clock.spent,
         command=request.command,
-        won=won,
-        lost=lost,
         not_tried=held.not_tried,
         limits=_limits(request, made, held, joins=counterparts.joined is not None),
     )

@@ -1,4 +1,4 @@
-"""Reads made queries, models, times, bytes and examples from artifacts, and writes small samples of a collection.
+"""Reads made queries, models, times and bytes from artifacts, and writes small samples of a collection.
 
 To encode a whole collection for every system of every round would take most of a small budget, so rounds search the
 passages of all queries of a split among a sample of the others. Fewer passages are easier to search, for all systems
@@ -7,18 +7,16 @@ well.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from midmask.benchmark.results import Result
-from midmask.choice.verdict import Example, QueryCounts
+from midmask.choice.verdict import QueryCounts
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
 from midmask.corpora import CorpusConfig
 from midmask.corpora.opening import text_lines
 from midmask.corpora.writer import write_beir
-from midmask.evaluation.measures import by_query
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.queries.collection import Passage
@@ -27,10 +25,6 @@ from midmask.store.place import Place
 
 SHARED = ("prepare", "tokenise", "queries", "evaluate")
 """Steps that are no part of a system's price."""
-
-RR = "RR@10"
-SHOWN = 6
-"""Examples of each kind."""
 
 
 @dataclass(frozen=True)
@@ -96,45 +90,6 @@ def passages_in(collection: Place) -> Iterator[Passage]:
 
 def _rows(file: Place) -> Iterator[dict[str, Any]]:
     return (json.loads(line) for _, line in text_lines(file))
-
-
-def examples(
-    collection: Place, chosen: Result, baseline: Result, labels: tuple[str, str]
-) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Queries on which the chosen system is better than the baseline, and worse, by the reciprocal rank; the largest
-    differences first, at most one a passage.
-
-    Args:
-        labels: of the chosen system and of the baseline.
-    """
-    own, other = by_query(chosen.per_query, RR), by_query(baseline.per_query, RR)
-    changes = sorted((own[query] - other[query], query) for query in own if query in other)
-    relevant = {query: own[0] for query, own in relevant_of(collection, chosen.split).items()}
-    won = _pick((query for change, query in reversed(changes) if change > 0), relevant)
-    lost = _pick((query for change, query in changes if change < 0), relevant)
-    wanted, asked = {relevant[query] for query in (*won, *lost)}, queries_of(collection)
-    texts = {one.doc_id: one for one in passages_in(collection) if one.doc_id in wanted}
-
-    def shown(query: str) -> Example:
-        ranks = dict(zip(labels, (_rank(own[query]), _rank(other[query])), strict=True))
-        row, passage = asked[query], texts[relevant[query]]
-        source = str((row.get("metadata") or {}).get("source", ""))
-        return Example(str(row["text"]), source, passage.title, passage.text, ranks)
-
-    return tuple(map(shown, won)), tuple(map(shown, lost))
-
-
-def _pick(queries: Iterable[str], relevant: Mapping[str, str]) -> list[str]:
-    """The first queries that have a passage, one of each passage."""
-    first: dict[str, str] = {}
-    for query in queries:
-        if query in relevant:
-            first.setdefault(relevant[query], query)
-    return list(first.values())[:SHOWN]
-
-
-def _rank(reciprocal: float) -> int | None:
-    return round(1 / reciprocal) if reciprocal > 0 else None
 
 
 def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:

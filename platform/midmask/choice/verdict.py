@@ -97,17 +97,6 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Example:
-    """A test query whose passage one of two systems ranks far better."""
-
-    query: str
-    source: str
-    title: str
-    text: str
-    ranks: Mapping[str, int | None]  # label -> rank of its passage; None: not found
-
-
-@dataclass(frozen=True)
 class Verdict:
     """Which middle training to choose, what it gains, how certain that is, and what it costs."""
 
@@ -124,8 +113,6 @@ class Verdict:
     budget_seconds: float
     spent_seconds: float
     command: str  # makes the verdict again
-    won: tuple[Example, ...] = ()  # queries on which the recommended system is better than the baseline
-    lost: tuple[Example, ...] = ()  # queries on which it is worse
     not_tried: Mapping[str, str] = field(default_factory=dict)  # label of each system that was not measured -> why
     limits: tuple[str, ...] = ()  # sentences on what the verdict does not show
     folder: str = ""  # where it was written

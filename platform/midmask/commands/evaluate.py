@@ -77,7 +77,7 @@ def _evaluate_run_flags(parser: ArgumentParser) -> None:
         default=[],
         dest="names",
         metavar="NAME",
-        help="of a file's system, once for each FILE; default: the tag in the file, or the file's name",
+        help="of a file's system, once for each FILE; default: the file's name",
     )
     parser.add_argument("--split", help="split whose queries are measured; default: dev, or test where there is no dev")
     parser.add_argument(
@@ -86,12 +86,6 @@ def _evaluate_run_flags(parser: ArgumentParser) -> None:
         default="midmask",
         help="order of documents of equal score: by id ascending, as for all systems (midmask, the default), or by id "
         "descending (trec_eval)",
-    )
-    parser.add_argument(
-        "--leave-out-copies",
-        action="store_true",
-        help="remove passages that are the query itself (corpus.self_matches), as searches here do; default: the lists "
-        "are measured as they are",
     )
 
 
@@ -117,7 +111,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
     recipe = override(recipe, {"evaluation.split": split})
     corpus = collection_step(recipe.corpus)
     evaluations = {
-        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties, leave_out_copies=flags.leave_out_copies)
+        name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties)
         for name, file in zip(names, files, strict=True)
     }
     if options.dry_run:

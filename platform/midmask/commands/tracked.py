@@ -105,7 +105,7 @@ def compare(flags: Namespace) -> None:
 
     RUN is a system's name as the leaderboard has it, or parts of it that no other has (`bm25`); or the id of a run, or
     its beginning. A model folder that was evaluated is called as the folder, a TREC run file that
-    `midmask evaluate-run` has measured as its tag. The first RUN is what the others are held against.
+    `midmask evaluate-run` has measured as the file. The first RUN is what the others are held against.
 
     Examples:
       midmask compare minilm bm25

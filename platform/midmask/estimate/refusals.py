@@ -83,15 +83,13 @@ def _slowest(plan: Estimate) -> str:
     return f"{worst.step.name} {worst.step.fingerprint} alone takes {duration(3600 * worst.hours)}"
 
 
-CPU_DAYS = 7
-"""A plan of more days without a GPU is refused."""
 CPUS_PER_WORKER = 0.5
 """The least that a training worker and its reading task are given (`backend.worker_group.worker_cpus`)."""
 
 
 def refuse_impossible(plan: Estimate) -> None:
-    """Raises UserError, with the sum, for more workers than devices have room for, a model or an index that does not
-    fit into a device's or the host's memory, or more than `CPU_DAYS` without a GPU.
+    """Raises UserError, with the sum, for more workers than devices have room for, or a model or an index that does not
+    fit into a device's or the host's memory.
     """
     if any(charge.training for charge in plan.charges):
         _refuse_too_many_workers(plan)
@@ -99,11 +97,6 @@ def refuse_impossible(plan: Estimate) -> None:
         if charge.training is not None:
             _refuse_too_large(plan, charge.step.name, charge.training)
         _refuse_index(plan, charge)
-    if plan.shape.device.kind == "cpu" and plan.total_hours > 24 * CPU_DAYS:
-        raise UserError(
-            f"--on {plan.shape}: {duration(3600 * plan.total_hours)} without a GPU, of which {_slowest(plan)}; name "
-            "GPUs such as --on 8xH100, or set a smaller backbone.name, fewer pretrain.steps or fewer stages"
-        )
 
 
 def _refuse_too_many_workers(plan: Estimate) -> None:

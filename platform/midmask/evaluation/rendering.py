@@ -1,9 +1,7 @@
 """Result tables as Markdown, HTML, LaTeX (booktabs) and CSV, all from one `ResultTable`; texts of others escaped."""
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from typing import NamedTuple
@@ -112,35 +110,29 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str
 
 def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
     """A `table` environment for booktabs."""
+    import pandas  # here, since only tables of LaTeX need it
+
     headers, rows = _grid(table, style, beside, _LATEX)
-    body = [" & ".join(row).replace(MISSING, "---") + r" \\" for row in [headers, *rows]]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            rf"\caption{{{_latex(beside.caption(table))}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(headers) - 1)}}}",
-            r"\toprule",
-            body[0],
-            r"\midrule",
-            *body[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    )
+    cells = [[cell.replace(MISSING, "---") for cell in row] for row in rows]
+    columns = "l" + "r" * (len(headers) - 1)
+    frame = pandas.DataFrame(cells, columns=headers)
+    return str(frame.to_latex(index=False, column_format=columns, caption=_latex(beside.caption(table))))
 
 
 def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
     """One line per cell, numbers in full, names in lists divided by semicolons; published numbers, if there are any, in
     the last column, and a line also for those without a cell.
     """
+    import pandas
+
     names = [one.name for one in fields(TableCell)]
-    rows = []
+    rows: list[dict[str, object]] = []
     for place in dict.fromkeys([*table.cells, *beside.published]):
         cell = table.cells.get(place)
-        values = [""] * len(names) if cell is None else [_plain(getattr(cell, name)) for name in names]
-        rows.append([*place, *values, *([beside.published.get(place, "")] if beside.published else [])])
-    return plain_csv(["system", "column", *names, *(["published"] if beside.published else [])], rows)
+        values = dict.fromkeys(names, "") if cell is None else {**vars(cell), "better_than": ";".join(cell.better_than)}
+        printed = {"published": beside.published.get(place, "")} if beside.published else {}
+        rows.append({"system": place[0], "column": place[1], **values, **printed})
+    return str(pandas.DataFrame(rows, dtype=object).map(csv_cell).to_csv(index=False))
 
 
 def caption(table: ResultTable) -> str:
@@ -225,14 +217,3 @@ _LATEX = Markup(
     raised=lambda text: f"\\textsuperscript{{{text}}}",
     name=_latex,
 )
-
-
-def _plain(value: object) -> object:
-    return ";".join(value) if isinstance(value, tuple) else value
-
-
-def plain_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under a header; no cell can be taken for a formula."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([map(csv_cell, row) for row in (header, *rows)])
-    return stream.getvalue()

@@ -19,14 +19,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 from pydantic import Field, field_validator, model_validator
 
 from midmask.core.config import added, runtime
-from midmask.corpora.ids import IdTable
 from midmask.corpora.splits import is_slice
 from midmask.corpora.writer import QRELS
 from midmask.encoders.precision import EncodingFields
@@ -81,28 +79,25 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
         query_id: [needle for answer in own if (needle := join_answers(answer))]
         for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
     }
-    query_ids, found = ranked["query_id"].to_pylist(), ranked["doc_id"].combine_chunks().dictionary_encode()
-    known = IdTable()
-    known.add(found.dictionary.to_pylist())
-    codes = found.indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes, np.arange(len(known) + 1), sorter=order)
-    grades = np.zeros(len(ranked), np.int32)
+    query_ids, doc_ids = ranked["query_id"].to_pylist(), ranked["doc_id"].to_pylist()
+    rows: dict[str, list[int]] = {}
+    for row, doc_id in enumerate(doc_ids):
+        rows.setdefault(doc_id, []).append(row)
+    grades, listed = [0] * len(doc_ids), pa.array(list(rows), pa.string())
     for block in blocks_in([docs / name for name in docs.names()]):
         passages = block.read(["doc_id", "text"])
-        at, texts = known.rows(passages["doc_id"].to_pylist()), passages["text"].combine_chunks()
-        for place in np.flatnonzero(at >= 0).tolist():
-            own = join_answers(texts[place].as_py())
-            for row in order[starts[at[place]] : starts[at[place] + 1]].tolist():
-                grades[row] = any(needle in own for needle in wanted[query_ids[row]])
+        for passage in passages.filter(pc.is_in(passages["doc_id"], value_set=listed)).to_pylist():
+            tokens = join_answers(passage["text"])
+            for row in rows[passage["doc_id"]]:
+                grades[row] = int(any(needle in tokens for needle in wanted[query_ids[row]]))
     idle = sorted(wanted.keys() - set(query_ids))
     split = answers["split"][0].as_py()
     return pa.table(
         {
-            "split": pa.repeat(split, len(ranked) + len(idle)),
+            "split": pa.repeat(split, len(doc_ids) + len(idle)),
             "query_id": pa.array(query_ids + idle, pa.string()),
-            "doc_id": pa.array(ranked["doc_id"].to_pylist() + [NO_PASSAGE] * len(idle), pa.string()),
-            "grade": pa.array([*grades.tolist(), *[0] * len(idle)], pa.int32()),
+            "doc_id": pa.array(doc_ids + [NO_PASSAGE] * len(idle), pa.string()),
+            "grade": pa.array(grades + [0] * len(idle), pa.int32()),
         },
         schema=QRELS,
     )
@@ -253,8 +248,6 @@ def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searche
     found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
     found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
     found, itself = without_self(found, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
-    run = inputs["ranked"].result.get("read", {}).get("run", {})
-    itself += run["copies"] if run.get("copies_left_out") else 0
     if itself:
         log.info("%d passages were the query itself and are left out", itself)
     return found, itself

@@ -16,9 +16,8 @@ from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.graph import Step
 from midmask.experiment.plan import Plan
 from midmask.experiment.searching import evaluation_step
-from midmask.retrieve.ranked import TAG, TieRule, first_tag
+from midmask.retrieve.ranked import TieRule
 from midmask.retrieve.run_file import RunFileConfig, run_digest
-from midmask.store.place import Place
 
 
 def usual_split(there: Sequence[str]) -> str:
@@ -129,36 +128,32 @@ def collection_step(corpus: CorpusConfig) -> Step:
     return Step("prepare", corpus, content=corpus_identity(corpus))
 
 
-def run_file_evaluation(
-    file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule, *, leave_out_copies: bool = False
-) -> Step:
+def run_file_evaluation(file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule) -> Step:
     """The evaluation of a run file; the same for a file of equal lines elsewhere.
 
     Args:
-        corpus: as `collection_step`. wanted: only `FIELDS` of it count. leave_out_copies: as of `RunFileConfig`.
+        corpus: as `collection_step`. wanted: only `EVALUATION_FIELDS` of it count.
 
     Raises:
         UserError: if there is no such file.
     """
     config = EvaluateConfig(**{name: getattr(wanted, name) for name in EVALUATION_FIELDS})
-    reading = RunFileConfig(split=config.split, ties=ties, leave_out_copies=leave_out_copies, file=str(file))
+    reading = RunFileConfig(split=config.split, ties=ties, file=str(file))
     ranked = Step("read_run", reading, {"corpus": corpus}, content={"run": run_digest(file)})
     return evaluation_step(ranked, corpus, config)
 
 
 def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
-    """What the systems of these files are called: as given, else the tag in the file, unless midmask wrote it, else the
-    file's name.
+    """What the systems of these files are called: as given, else as the files.
 
     Raises:
-        UserError: for another number of names than of files, an empty name, two files of one name, or a file whose
-            first line is no line of a run.
+        UserError: for another number of names than of files, an empty name, or two files of one name.
     """
     if given and len(given) != len(files):
         raise UserError(f"--name is given {len(given)} times for {len(files)} files; give one for each, in their order")
     if not all(name.strip() for name in given):
         raise UserError("--name: an empty name; give one that tables can show, or leave the flag out")
-    names = list(given) or [_own_name(file) for file in files]
+    names = list(given) or [file.name.removesuffix(".gz").removesuffix(".trec") for file in files]
     for at, name in enumerate(names):
         if name in names[:at]:
             first = files[names.index(name)]
@@ -167,8 +162,3 @@ def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
                 "each file"
             )
     return names
-
-
-def _own_name(file: Path) -> str:
-    tag = first_tag(Place(str(file)))
-    return file.name.removesuffix(".gz").removesuffix(".trec") if tag == TAG else tag

@@ -33,14 +33,11 @@ def run_warnings(label: str, done: Artifact) -> Iterator[str]:
             f"Warning: {place}: unjudged documents of the run that the collection lacks: {run['unknown_documents']:,}; "
             "they keep their ranks and count as not relevant."
         )
-    copies, left_out = run.get("copies", 0), run.get("copies_left_out", False)
-    if copies and not left_out:
+    if copies := run.get("copies"):
         yield (
             f"{place}: {copies:,} rows of the run are the query itself and keep their ranks. To leave them out, as "
-            "searches here do: --leave-out-copies."
+            "searches here do: awk '$1 != $3' RUN."
         )
-    if left_out and not copies:
-        yield f"{place}: no row of the run is the query itself by corpus.self_matches, so none is left out."
     if run["longest"] > depth:
         yield (
             f"{place}: lists of the run reach rank {run['longest']:,}, and are measured to {depth:,}. To measure more: "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from midmask.errors import UserError
-from midmask.retrieve.run_file import COPIES_PARAM, TIES_PARAM
+from midmask.retrieve.run_file import TIES_PARAM
 from midmask.store.artifact import Artifact, load
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
@@ -70,7 +70,6 @@ def command_again(run: TrackedRow, recipe: str, split: str, artifacts: Sequence[
     if RUN_FILE in run.tags:
         flags |= {"--name": run.tags["midmask.recipe"], "--ties": run.params[TIES_PARAM]}
         job = ["jobs/evaluate_run.py", run.tags[RUN_FILE]]
-        job += ["--leave-out-copies"] if COPIES_PARAM in run.params else []
     else:
         job = ["jobs/evaluate_retriever.py"]
         searched = inputs_of(artifacts[-1]).get("corpus") if artifacts else None

@@ -180,18 +180,6 @@ def read_trec(place: Place, ties: TieRule = "midmask") -> pa.Table:
     return order(pa.table(rows), ties=ties)
 
 
-def first_tag(place: Place) -> str:
-    """The tag of a TREC run file's first line: the name that its tool gave to the run.
-
-    Raises:
-        UserError: as `read_trec`, for the first line alone.
-    """
-    for number, line in text_lines(place):
-        _parse_trec(place, number, line)
-        return line.split()[5]
-    raise UserError(f"{place}: no line in it; a TREC run file has lines `{' '.join(TREC_COLUMNS)}`")
-
-
 def _parse_trec(place: Place, number: int, line: str) -> tuple[str, str, float]:
     """(query, document, score) of a line."""
     parts = line.split()

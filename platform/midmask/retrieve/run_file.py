@@ -2,8 +2,8 @@
 
     ranked/SPLIT.parquet    the lists of the split's judged queries (`ranked.SCHEMA`)
 
-The evaluation then measures them as trec_eval -c does: nothing is removed from a list, unless the config says so. A
-document that the collection lacks keeps its rank; it counts as not relevant, unless it is judged.
+The evaluation then measures them as trec_eval -c does: nothing is removed from a list. A document that the
+collection lacks keeps its rank; it counts as not relevant, unless it is judged.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from midmask.corpora.opening import open_text
 from midmask.corpora.splits import is_slice
 from midmask.errors import UserError, unknown
 from midmask.retrieve import ranked
-from midmask.retrieve.searched_queries import are_passages, read_answers, read_qrels, read_self_matches, without_self
+from midmask.retrieve.searched_queries import are_passages, is_self, read_answers, read_qrels, read_self_matches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 
@@ -33,20 +33,15 @@ DIGEST_PARAM = "run.digest"
 TIES_PARAM = "run.ties"
 """Param of its tracked run: the order of documents of equal score."""
 
-COPIES_PARAM = "run.leave_out_copies"
-"""Param of a tracked run whose run file was measured without copies of queries."""
-
 
 class RunFileConfig(Config):
     """Ranked lists of another tool. The file's content is the step's identity, not its place."""
 
+    WITHDRAWN = (("leave_out_copies", False),)
+
     split: str = Field(description="split whose queries are taken")
     ties: ranked.TieRule = Field(
         "midmask", description="order of documents of equal score: by id ascending, or descending as trec_eval has it"
-    )
-    leave_out_copies: bool = Field(
-        False,
-        description="whether passages that are the query itself (corpus.self_matches) are removed, as in a search",
     )
     file: str = runtime("", "TREC run file, plain or gzip'd")
 
@@ -70,7 +65,7 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
         splits (split -> queries, ranked, empty_slots) as of a search, and read: {"run": counts}. Counts are rows and
         queries of the file, longest (rows of its longest list), left_out_queries (not judged in the split, or without a
         text in the collection), unknown_documents (neither in the collection nor judged) and copies (rows that are the
-        query itself); copies_left_out, whether these were removed; and the rule of ties.
+        query itself); and the rule of ties.
 
     Raises:
         UserError: for a bad line, a run of another split, or a run of which the collection has no document.
@@ -88,8 +83,6 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
             "name the collection that the run was made on, as --corpus beir:FOLDER"
         )
     taken = run.filter(pc.is_in(run["query_id"], value_set=pa.array(sorted(queries), pa.string())))
-    without_copies, copies = without_self(taken, read_self_matches(corpus))
-    taken = without_copies if config.leave_out_copies else taken
     rows = ranked.write(out / "ranked" / f"{config.split}.parquet", [taken])
     counts = {
         "rows": len(run),
@@ -97,8 +90,7 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
         "longest": int(run["rank"].to_numpy().max()),
         "left_out_queries": len(listed) - len(queries),
         "unknown_documents": len(lacking),
-        "copies": copies,
-        "copies_left_out": config.leave_out_copies,
+        "copies": int(is_self(taken, read_self_matches(corpus)).sum()),
         "ties": config.ties,
     }
     splits = {config.split: {"queries": len(queries), "ranked": rows, "empty_slots": 0}}

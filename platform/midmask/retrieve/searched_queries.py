@@ -116,7 +116,7 @@ def _read_if_there(corpus: Place, file: str, schema: pa.Schema) -> pa.Table:
 
 def excluded_pairs(source: Artifact, corpus: Artifact) -> pa.Table:
     """The pairs that an evaluation leaves out of a ranked list: none of a list from a run file, which is measured as it
-    is; `retrieve.run_file` has removed them if that was asked for.
+    is.
     """
     pairs = read_self_matches(corpus)
     return pairs.slice(0, 0) if "run" in source.result.get("read", {}) else pairs
