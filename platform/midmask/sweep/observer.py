@@ -7,7 +7,16 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from midmask.app.run_contents import all_datasets, base_tags, log_curve, log_recipe, metric_keys, model_of, run_name
+from midmask.app.run_contents import (
+    all_datasets,
+    artifact_tag,
+    base_tags,
+    log_curve,
+    log_recipe,
+    metric_keys,
+    model_of,
+    run_name,
+)
 from midmask.app.tracked_job import TrackedJob
 from midmask.core.config import fingerprint, flatten
 from midmask.core.words import clock
@@ -139,7 +148,8 @@ class TrialsObserver:
         measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
         trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
         collection = {collection_key(corpus): trial.evaluation.inputs["corpus"].fingerprint}
-        trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries)})
+        made = artifact_tag(load(trial.evaluation.place(self._context.storage)))
+        trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries), **made})
         trial.run.finish()
 
     def _log_probe(self, trial: _TrackedTrial, rung: int, value: float) -> None:
