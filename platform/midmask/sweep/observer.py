@@ -7,16 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from midmask.app.run_contents import (
-    all_datasets,
-    artifact_tag,
-    base_tags,
-    log_curve,
-    log_recipe,
-    metric_keys,
-    model_of,
-    run_name,
-)
+from midmask.app.run_contents import all_datasets, base_tags, log_curve, log_recipe, metric_keys, model_of, run_name
 from midmask.app.tracked_job import TrackedJob
 from midmask.core.config import fingerprint, flatten
 from midmask.core.words import clock
@@ -28,7 +19,7 @@ from midmask.sweep.plan import Measured, final_evaluation
 from midmask.sweep.space import ParameterPoint, briefly, describe_point
 from midmask.sweep.study import Outcome
 from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
-from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.names import ARTIFACT, collection_key, metric_key, queries_key
 from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
@@ -148,7 +139,7 @@ class TrialsObserver:
         measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
         trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
         collection = {collection_key(corpus): trial.evaluation.inputs["corpus"].fingerprint}
-        made = artifact_tag(load(trial.evaluation.place(self._context.storage)))
+        made = {ARTIFACT: str(trial.evaluation.place(self._context.storage))}  # which `midmask gc` then keeps
         trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries), **made})
         trial.run.finish()
 
