@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 from mlflow.entities import Run
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.store.entities import PagedList
 from mlflow.utils import get_results_from_paginated_fn
 
@@ -159,7 +160,7 @@ def read_references(uris: Iterable[str]) -> References:
     texts: list[Mapping[str, str]] = []
     for uri in uris:
         runs += _read_runs(uri)
-        versions = _read(
+        versions: list[ModelVersion] = _read(
             uri, lambda client, _, count, token: client.search_model_versions(max_results=count, page_token=token)
         )
         texts += [version.tags for version in versions]
