@@ -8,12 +8,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from mlflow import MlflowClient
 
 from midmask.app.garbage import Stored, delete, needed_fingerprints, read_contents, sort_contents
 from midmask.store.artifact import Artifact, folder_of_attempts, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.tracking.lineage import TrackedModel
 from midmask.tracking.reading import References, read_references
 from midmask.tracking.runs import Tracker
 from tests.support.dashboards.tracked import QUICK
@@ -158,17 +158,13 @@ def an_artifact(step: str, fingerprint: str, *names: str) -> Stored:
     return Stored(f"{step}/{fingerprint}", fingerprint, 1, 0.0, frozenset(names))
 
 
-def test_trials_need_what_was_made_from_their_models() -> None:
+def test_what_a_needed_artifact_was_made_from_is_needed_and_what_was_made_of_it_is_not() -> None:
     artifacts = [
         an_artifact("initial", "start"), an_artifact("pretrain", "quarter", "start"),
-        an_artifact("finetune", "probe", "quarter"), an_artifact("evaluate", "probed", "probe"),
-        an_artifact("pretrain", "whole", "start", "quarter"), an_artifact("finetune", "trial", "whole"),
-        an_artifact("evaluate", "tried", "trial"), an_artifact("finetune", "stranger", "start"),
+        an_artifact("finetune", "probe", "quarter"), an_artifact("pretrain", "whole", "start", "quarter"),
+        an_artifact("finetune", "trial", "whole"), an_artifact("evaluate", "tried", "trial"),
     ]  # fmt: skip
-    found = needed_fingerprints(artifacts, References(named=frozenset({"trial"}), tried=frozenset({"trial"})))
-    assert found == {one.fingerprint for one in artifacts} - {"stranger"}
-    alone = needed_fingerprints(artifacts, References(named=frozenset({"trial"})))
-    assert alone == {"trial", "whole", "quarter", "start"}
+    assert needed_fingerprints(artifacts, {"trial", "elsewhere"}) == {"trial", "whole", "quarter", "start"}
 
 
 def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_search_is_not() -> None:
@@ -179,23 +175,22 @@ def test_an_encoding_of_a_finished_search_is_spare_and_one_that_waits_for_its_se
     assert (found.needed, found.unneeded) == (artifacts[1:], artifacts[:1])
 
 
-def test_models_of_trials_are_read(tmp_path: Path, empty_store: Path) -> None:
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_what_runs_and_registered_models_of_several_stores_name_is_read(tmp_path: Path, empty_store: Path) -> None:
     one, other, third = (digit * 16 for digit in "abc")
-
-    def model(fingerprint: str) -> TrackedModel:
-        place = f"s3://bucket/store/finetune/{fingerprint}?region=x"
-        return TrackedModel(f"m{fingerprint}", "finetune", fingerprint, "retriever", place)
-
-    with Tracker(uri, tmp_path, QUICK) as tracker:
-        with tracker.run("trial", tags={"midmask.step": "trial"}, params={}) as run:
-            run.log_output_model(model(one), 1)
-            run.log_input_model(model(other))
-        with tracker.run("other", tags={"midmask.step": "finetune"}, params={"backbone.name": third}) as run:
-            run.log_output_model(model(third), 1)
-        tracker.run("late", tags={}, params={})
-    found = read_references(uri)
-    assert found.tried == {one, other} and found.named >= {one, other, third}
+    homes = [tmp_path / "a", tmp_path / "b"]
+    uris = [f"sqlite:///{home}/mlflow.db" for home in homes]
+    for home in homes:
+        home.mkdir()
+        shutil.copy(empty_store, home / "mlflow.db")
+    with Tracker(uris[0], homes[0], QUICK) as tracker:
+        place = {"midmask.artifact": f"s3://bucket/store/evaluate/{one}?region=x"}
+        tracker.run("trial", tags={"midmask.step": "trial", **place}, params={}).finish()
+        tracker.run("late", tags={}, params={"backbone.name": other})
+    client = MlflowClient(uris[1])
+    client.create_experiment("midmask")
+    client.create_registered_model("kept")
+    client.create_model_version("kept", "file:///nowhere", tags={"midmask.fingerprint": third})
+    found = read_references(uris)
+    assert found.named >= {one, other, third}
     assert found.storages == {"s3://bucket/store?region=x"}
-    assert found.runs == 3 and found.running == ("late",)
+    assert found.runs == 2 and found.running == ("late",)

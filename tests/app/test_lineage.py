@@ -250,6 +250,7 @@ def test_a_trial_that_was_killed_before_its_run_had_ended_is_tracked_by_the_next
     identity = fingerprint({"sweep": "dead", "trial": fingerprint(point)})
     (trial,) = [run for run in runs(store) if run.data.tags.get("midmask.fingerprint") == identity]
     assert trial.data.tags["midmask.status"] == "finished" and len(trial.inputs.model_inputs) == 2
+    assert trial.data.tags["midmask.artifact"] == str(dev.place(context.storage)), "garbage collection keeps it"
     assert trial.data.metrics["tiny/dev/nDCG_at_10"] == pytest.approx(value)
     curve = MlflowClient(store).get_metric_history(trial.info.run_id, "pretrain/loss")
     assert [point.step for point in curve] == [1, training.optimiser_steps]

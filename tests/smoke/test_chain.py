@@ -51,7 +51,7 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
     assert done.code == 0, done.err[-2000:]
     assert max(counts.values()) <= 10, "twice whole, by the plan and by prepare; the others look at the first rows"
 
-    assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n    from sentence_transformers ", done.out)
+    assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n", done.out)
     assert re.search(r"\npictures: .* leaderboard\nnext: \S+ search .*/model --corpus=beir:.*\n$", done.out), done.out
     (log,) = (tmp_path / "store" / "logs").iterdir()
     assert "job.details" in log.read_text() and "job.details" not in done.err, "details are in the file alone"

@@ -154,7 +154,7 @@ def test_the_next_job_of_a_host_marks_its_dead_runs_and_touches_no_others(uri: s
         expected |= {leave(uri, tracker, {OWNER: owner()}): RUNNING, leave(uri, tracker, {}): RUNNING}
     Tracker(uri, tmp_path, QUICK).close()
     assert statuses(uri) == expected
-    assert read_references(uri).running == ("left", "left"), "of this host and of another"
+    assert read_references([uri]).running == ("left", "left"), "of this host and of another"
 
 
 @pytest.mark.parametrize("status", ["finished", "failed"])

@@ -4,13 +4,12 @@ The end of a job's output is the same for all jobs:
 
 the result in a sentence
 the tables
-where the model, or what else was made, lies, and three lines of Python that load it
+where the model, or what else was made, lies; the README.md of a model says what loads it
 the commands that show it (MLflow's UI, the leaderboard), and the one that makes it again
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from midmask.app.job import SAVED, Options, resolve_corpus, saved_recipe
 from midmask.core.config import flatten, override
@@ -51,77 +50,26 @@ def tell_cost(targets: Iterable[Step], options: Options, *, side_by_side: bool =
     refuse_impossible(plan)
 
 
-SETTINGS = "config_sentence_transformers.json"
-"""File that names the class of a folder which sentence-transformers loads."""
-
-
-@dataclass(frozen=True)
-class Product:
-    """A result of a job, as the end of the job's output lists it."""
-
-    kind: str  # in one or two words, such as `model`
-    place: str
-    loading: Sequence[str] = ()  # lines of Python that load it; empty if no library of this project does
-
-
 def ending(
     options: Options,
     sentence: str,
     tables: Iterable[str],
-    *products: Product,
-    further: Mapping[str, str] | None = None,
+    made: Mapping[str, object],
     next_step: str = "",
 ) -> str:
     """The text.
 
     Args:
-        products: the first is what the job was for.
-        further: name -> value of lines below the products.
+        made: what it is, such as `model` -> where it lies; what the job was for comes first.
         next_step: a command for the reader, which then stands with the leaderboard's in place of MLflow's and of the
             job's own, unless --verbose asks for all.
     """
-    parts = [sentence, *tables]
-    for product in products:
-        loading = [f"    {line}" for line in product.loading]
-        parts.append("\n".join([f"{product.kind}: {redacted(product.place)}", *loading]))
-    if further:
-        parts.append("\n".join(f"{name}: {value}" for name, value in further.items()))
+    parts = [sentence, *tables, "\n".join(f"{name}: {redacted(str(place))}" for name, place in made.items())]
     if next_step and not is_on(VERBOSE):
         parts.append(f"pictures: {options.leaderboard()}\nnext: {next_step}")
     else:
         parts.append(f"{options.where_to_look()}\nmake it again: {same_command()}")
     return "\n\n".join(part for part in parts if part)
-
-
-def model_product(folder: Place, kind: str = "model") -> Product:
-    """The product of a job that makes a model: the folder, and the lines that load it."""
-    if not folder.is_path:
-        return Product(kind, folder.uri)
-    return Product(kind, folder.uri, _loading_lines(folder))
-
-
-def _loading_lines(folder: Place) -> list[str]:
-    """By the class of sentence-transformers that the folder names, else by its architecture."""
-    if (folder / SETTINGS).exists():
-        named = (folder / SETTINGS).read_json().get("model_type", "SentenceTransformer")  # before version 5: unnamed
-        return [
-            f"from sentence_transformers import {named}",
-            f"model = {named}({folder.uri!r})",
-            'model.similarity(model.encode_query(["a query"]), model.encode_document(["a passage", "another one"]))',
-        ]
-    (architecture, *_) = (folder / "config.json").read_json().get("architectures") or [""]
-    if architecture.endswith("ForSequenceClassification"):
-        return [
-            "from sentence_transformers import CrossEncoder",
-            f"model = CrossEncoder({folder.uri!r})",
-            'scores = model.predict([("a query", "a passage")])',
-        ]
-    auto = "AutoModelForSeq2SeqLM" if architecture.endswith("ForConditionalGeneration") else "AutoModel"
-    return [
-        f"from transformers import {auto}, AutoTokenizer",
-        f"model = {auto}.from_pretrained({folder.uri!r})",
-        f"tokenizer = AutoTokenizer.from_pretrained({folder.uri!r})",
-    ]
 
 
 def named_recipe(name: str) -> Recipe:

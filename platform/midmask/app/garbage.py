@@ -4,9 +4,7 @@ All files of a store are listed once; then every record is read. A file that bel
 attempt, such as a sweep's `optuna.db`, is not listed. Links to folders are followed, so that all records are found, and
 what lies behind them is marked as linked.
 
-The artifacts that tracked runs and registered models name are needed, and all artifacts that these were made from. For
-the trials of a sweep, all artifacts made from their models are needed too: the runs of trials name no evaluations, and
-a resumed sweep reads these.
+The artifacts that tracked runs and registered models name are needed, and all artifacts that these were made from.
 """
 
 import contextlib
@@ -194,9 +192,6 @@ def _attempt(storage: Place, address: str, files: list[StoredFile], now: float) 
 
 INTERMEDIATE = {kind.name for kind in KINDS.values() if kind.intermediate}
 
-TRIED = {kind.name for kind in KINDS.values() if kind.trains and kind.model in ("encoder", "retriever")}
-"""Trainings of a sweep's trials."""
-
 
 @dataclass(frozen=True)
 class Sorted:
@@ -217,7 +212,7 @@ def sort_contents(
         before: seconds since 1970; what has changed since is kept.
         intermediates: whether intermediates of finished results are not needed either.
     """
-    needed = needed_fingerprints(contents, tracked)
+    needed = needed_fingerprints(contents, tracked.named)
     searched = {name for item in contents for name in item.names if item.fingerprint in needed}
     running = bool(tracked.running) or any(item.may_live for item in contents)
     by_need = Sorted(running=running)
@@ -229,28 +224,17 @@ def sort_contents(
     return by_need
 
 
-def needed_fingerprints(contents: Iterable[Stored], tracked: "References") -> set[str]:
-    """Fingerprints of the artifacts that tracked runs and registered models need."""
+def needed_fingerprints(contents: Iterable[Stored], named: Iterable[str]) -> set[str]:
+    """Fingerprints of the artifacts that are named, or that these were made from."""
     inputs: dict[str, set[str]] = {}
-    users: dict[str, set[str]] = {}
-    trained = set()
     for one in contents:
         inputs.setdefault(one.fingerprint, set()).update(one.names)
-        trained |= {one.fingerprint} if one.step in TRIED else set()
-        for name in one.names:
-            users.setdefault(name, set()).add(one.fingerprint)
-    tried = _reach(tracked.tried, inputs) & trained
-    return _reach(tracked.named | _reach(tried, users), inputs) & inputs.keys()
-
-
-def _reach(start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
-    """Every node that can be reached along the edges, the start included."""
-    reached, waiting = set(start), list(start)
+    needed, waiting = set(named), list(named)
     while waiting:
-        new = edges.get(waiting.pop(), set()) - reached
-        reached |= new
+        new = inputs.get(waiting.pop(), set()) - needed
+        needed |= new
         waiting += new
-    return reached
+    return needed & inputs.keys()
 
 
 def refuse_strangers(storage: Place, contents: Sequence[Stored], tracked: "References", uris: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from midmask.app.driver import ending, model_product, tell_cost
+from midmask.app.driver import ending, tell_cost
 from midmask.app.job import Options
 from midmask.app.run import compute
 from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
@@ -88,10 +88,10 @@ def choose_job(options: Options, flags: Namespace) -> None:
     brief = f"{certainty(verdict)}\n\n{systems_table(verdict, verdict.finalists)}"
     tables = [verdict_markdown(verdict) if is_on(VERBOSE) else brief]
     tables += [str(revealed)] if revealed is not None else []
-    further = {"verdict": f"{request.out}; open verdict.html; queries.html shows what was asked"}
-    products = [model_product(Place(verdict.model))] if verdict.model else []
+    made = {"model": verdict.model} if verdict.model else {}
+    made["verdict"] = f"{request.out}; open verdict.html; queries.html shows what was asked"
     search = f"{shell_command()} search {shlex.quote(str(request.out))}"
-    print(f"\n{ending(options, headline(verdict), tables, *products, further=further, next_step=search)}")
+    print(f"\n{ending(options, headline(verdict), tables, made, next_step=search)}")
 
 
 def request_for(options: Options, flags: Namespace) -> Request:

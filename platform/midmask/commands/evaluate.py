@@ -29,7 +29,7 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
       midmask evaluate --model minilm --corpus beir:FOLDER --split test
       midmask evaluate --recipe retromae --zero-shot beir13:FOLDER
     """
-    from midmask.app.driver import choose_split, compute_or_show, ending, model_product, recipe_for, recipe_for_folder
+    from midmask.app.driver import choose_split, compute_or_show, ending, recipe_for, recipe_for_folder
     from midmask.experiment.evaluations import ZERO_SHOT, zero_shot
     from midmask.experiment.plan import plan
     from midmask.retrieve.bm25 import BM25
@@ -57,16 +57,17 @@ def evaluate_retriever(options: Options, flags: Namespace) -> None:
         )
         from midmask.store.place import Place
 
-        corpus, products = recipe.corpus.short_name, []
+        corpus = recipe.corpus.short_name
+        made: dict[str, object] = {}
         sentence = measured_sentence(f"{corpus} {split}", BM25, done[BM25])
         if encodes:
             sentence = evaluation_sentence(corpus, label, done[label], done[BM25], trained=model is None)
             searched = (model or planned.stages[-1]).place(Place(options.storage)) / "model"
-            products = [model_product(searched)]
+            made["model"] = searched
         tables = [results_table({name: done[name] for name in here}, f"{corpus} {split}")]
         tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
-        further = {"ranked list": f"{done[label].place}/runs"}
-        print(ending(options, sentence, tables, *products, further=further))
+        made["ranked list"] = done[label].place / "runs"
+        print(ending(options, sentence, tables, made))
 
 
 def _evaluate_run_flags(parser: ArgumentParser) -> None:
@@ -122,12 +123,9 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
 
     done = track_run_files(options, recipe, evaluations)
     place = f"{recipe.corpus.short_name} {split}"
-    further = (
-        {"test the differences": f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()}
-        if len(done) > 1
-        else None
-    )
-    print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further=further))
+    test = f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()
+    further = {"test the differences": test} if len(done) > 1 else {}
+    print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further))
 
 
 def _refuse_other_fields(options: Options) -> None:

@@ -82,7 +82,7 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
       midmask benchmark --corpus beir:FOLDER --systems none,mlm,retromae,dupmae --dry-run
       midmask benchmark --preset canonical --pretrain-seeds 0,1,2
     """
-    from midmask.app.driver import ending, model_product, tell_cost
+    from midmask.app.driver import ending, tell_cost
     from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
     from midmask.benchmark.layout import group_by_reason, lay_out
     from midmask.core.process import VERBOSE, is_on
@@ -104,9 +104,9 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
 
     text, failed = run_benchmark(job)
     sentence, best, model = best_of(layout, job.storage)
-    products = [] if model is None else [model_product(model)]
+    made = {} if model is None else {"model": str(model)}
     tables = [text if is_on(VERBOSE) else best]
-    print(ending(options, sentence, tables, *products, further={"report": f"{job.out}/report.md"}))
+    print(ending(options, sentence, tables, made | {"report": f"{job.out}/report.md"}))
     if failed:
         reasons = "; ".join(f"{cell}: {reason}" for cell, reason in list(failed.items())[:3])
         raise UserError(f"{len(failed)} of {len(layout.cells)} cells were not measured ({reasons}); the log says more")

@@ -63,7 +63,7 @@ def gc(flags: Namespace) -> None:
         refuse_strangers,
         sort_contents,
     )
-    from midmask.tracking.reading import References, read_references
+    from midmask.tracking.reading import read_references
 
     base, now = home(Path.cwd()), time.time()
     storage = Place(resolve_storage(flags.storage, base))
@@ -71,9 +71,7 @@ def gc(flags: Namespace) -> None:
     if not storage.exists():
         raise UserError(f"--storage {redacted(storage.uri)} is not there; give the one of your jobs")
     contents = read_contents(storage, now)  # before the runs: what is made meanwhile is not in it
-    tracked = References()
-    for uri in uris:
-        tracked |= read_references(uri)
+    tracked = read_references(uris)
     refuse_strangers(storage, contents, tracked, uris)
     by_need = sort_contents(contents, tracked, now - flags.older_than, intermediates=flags.intermediates)
     print(f"{redacted(storage.uri)}, with {tracked.runs:,} runs tracked in {', '.join(map(redacted, uris))}\n")

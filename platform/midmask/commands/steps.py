@@ -49,7 +49,7 @@ def run_recipe(options: Options, flags: Namespace) -> None:
       midmask run --recipe dupmae --set backbone.name=wiki-mini
       midmask run --corpus beir:FOLDER --recipe retromae --protocol dpr --dry-run
     """
-    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.experiment.evaluations import ZERO_SHOT, zero_shot
     from midmask.experiment.plan import plan
 
@@ -73,8 +73,8 @@ def run_recipe(options: Options, flags: Namespace) -> None:
         tables = [results_table({name: done[name] for name in here}, corpus)]
         tables += [results_table({name: done[name] for name in evaluations}, ZERO_SHOT, names)] if evaluations else []
         model = planned.stages[-1].place(Place(options.storage)) / "model"
-        further = _keep_stages(planned, options, flags.keep_stages)
-        print(ending(options, sentence, tables, model_product(model), further=further))
+        made = {"model": model, **_keep_stages(planned, options, flags.keep_stages)}
+        print(ending(options, sentence, tables, made))
 
 
 def _prepare_corpus_flags(parser: ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
       midmask prepare --corpus docs:FOLDER
       midmask prepare --corpus ir_datasets:beir/scifact --allow-download --export scifact
     """
-    from midmask.app.driver import Product, compute_or_show, ending, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.corpora import statistics_table
     from midmask.corpora.writer import export_beir
     from midmask.experiment.plan import plan
@@ -104,14 +104,9 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
         if flags.export:
             export_beir(corpus.place, Place(resolve_storage(flags.export, options.home)))
         facts = corpus.result
-        loading = [
-            "import pyarrow.parquet",
-            f"passages = pyarrow.parquet.read_table('{corpus.place}/docs')",
-            f"queries = pyarrow.parquet.read_table('{corpus.place}/queries.parquet')",
-        ]
         sentence = f"{recipe.corpus.short_name} has {facts['passages']:,} passages and {facts['queries']:,} queries."
         table = statistics_table((corpus.place / "statistics.json").read_json())
-        print(ending(options, sentence, [table], Product("corpus", str(corpus.place), loading)))
+        print(ending(options, sentence, [table], {"corpus": corpus.place}))
 
 
 @program()
@@ -125,7 +120,7 @@ def pretrain(options: Options, flags: Namespace) -> None:
       midmask pretrain --recipe dupmae --corpus docs:FOLDER
       midmask pretrain --set backbone.name=wiki-mini --set pretrain.steps=2000
     """
-    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
     from midmask.training.trace import LAST_STEPS
@@ -148,7 +143,7 @@ def pretrain(options: Options, flags: Namespace) -> None:
         rows = [(name, f"{value:.4f}") for name, value in losses.items()]
         rows += [(name, f"{encoder.result[name]:,.0f}") for name in ("steps", "tokens", "seconds")]
         tables = [markdown(["pre-training", recipe.name], rows)]
-    print(ending(options, sentence, tables, model_product(encoder.place / "model")))
+    print(ending(options, sentence, tables, {"model": encoder.place / "model"}))
 
 
 def _finetune_flags(parser: ArgumentParser) -> None:
@@ -173,7 +168,7 @@ def finetune(options: Options, flags: Namespace) -> None:
       midmask finetune --recipe none --set backbone.name=FOLDER --corpus beir:FOLDER
       midmask finetune --protocol ance --register candidate
     """
-    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
@@ -189,13 +184,13 @@ def finetune(options: Options, flags: Namespace) -> None:
         table = markdown(["fine-tuning", "loss", "steps", "seconds"], rows)
         name, last = list(done.items())[-1]
         sentence = f"{recipe.name} has loss {last.result['loss']:.4f} after {name} of its fine-tuning."
-        further = _keep_stages(planned, options, flags.keep_stages)
+        made = {"model": last.place / "model", **_keep_stages(planned, options, flags.keep_stages)}
         if flags.register:
             from midmask.app.run import register  # here, so that a dry run waits for neither Ray nor MLflow
 
             uri = register(options, recipe, steps[name], last, flags.register)
-            further["registered"] = f"{uri}@{flags.register}"
-        print(ending(options, sentence, [table], model_product(last.place / "model"), further=further))
+            made["registered"] = f"{uri}@{flags.register}"
+        print(ending(options, sentence, [table], made))
 
 
 def _mine_negatives_flags(parser: ArgumentParser) -> None:
@@ -223,7 +218,7 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
       midmask mine --model minilm --corpus beir:FOLDER --out negatives.jsonl
       midmask mine --recipe retromae_ance --set stages.1.mine.per_query=15
     """
-    from midmask.app.driver import Product, compute_or_show, ending, recipe_for, recipe_for_folder
+    from midmask.app.driver import compute_or_show, ending, recipe_for, recipe_for_folder
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
     from midmask.retrieve.bm25 import BM25
@@ -235,20 +230,14 @@ def mine_negatives(options: Options, flags: Namespace) -> None:
     mined = steps.mining(config, model=None if by_bm25 else model or steps.stages[0])
     done = compute_or_show(options, recipe, {"negatives": mined})
     if done:
-        negatives, further = done["negatives"], {}
+        negatives = done["negatives"]
+        made = {"negatives": f"{negatives.place}/negatives.jsonl.gz"}
         if flags.out:
-            further["training data"] = _write_tuples(negatives, steps, config.per_query, options, flags.out)
+            made["training data"] = _write_tuples(negatives, steps, config.per_query, options, flags.out)
         rows = [(name, str(value)) for name, value in negatives.result.items()]
-        file = f"{negatives.place}/negatives.jsonl.gz"
-        loading = [
-            "import gzip, json",
-            f"file = gzip.open({file!r}, 'rt')",
-            "negatives = [json.loads(line) for line in file]",
-        ]
         count, queries = negatives.result["negatives"], negatives.result["queries"]
         sentence = f"{count:,} negatives were mined for {queries:,} queries of {config.split}."
-        tables, product = [markdown(["mining", "value"], rows)], Product("negatives", file, loading)
-        print(ending(options, sentence, tables, product, further=further))
+        print(ending(options, sentence, [markdown(["mining", "value"], rows)], made))
 
 
 def _write_tuples(negatives: "Artifact", steps: "Plan", per_query: int, options: Options, out: str) -> str:
@@ -278,7 +267,7 @@ def train_teacher(options: Options, flags: Namespace) -> None:
       midmask teach --protocol dupmae --corpus beir:FOLDER
       midmask teach --set 'stages.2.teacher.backbone={"name": "minilm"}'
     """
-    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.plan import plan
 
@@ -293,9 +282,8 @@ def train_teacher(options: Options, flags: Namespace) -> None:
     if done:
         rows = [(step, name, str(value)) for step, artifact in done.items() for name, value in artifact.result.items()]
         sentence = f"The teacher of stage {number} of {recipe.name} has scored the stage's candidates."
-        teacher = model_product(done["teacher"].place / "model", "teacher")
-        further = {"scores": f"{done['scores'].place}/scores.parquet"}
-        print(ending(options, sentence, [markdown(["step", "result", "value"], rows)], teacher, further=further))
+        made = {"teacher": done["teacher"].place / "model", "scores": done["scores"].place / "scores.parquet"}
+        print(ending(options, sentence, [markdown(["step", "result", "value"], rows)], made))
 
 
 # The sources of queries show a writer the title and the text; the recipes' own tokens are those of a demo.
@@ -324,7 +312,7 @@ def train_generator(options: Options, flags: Namespace) -> None:
       midmask train-generator --corpus beir:FOLDER
       midmask train-generator --set backbone.name=minilm --set tokens.tokenizer=minilm
     """
-    from midmask.app.driver import compute_or_show, ending, model_product, recipe_for
+    from midmask.app.driver import compute_or_show, ending, recipe_for
     from midmask.evaluation.rendering import markdown
     from midmask.experiment.graph import Step
     from midmask.experiment.plan import plan
@@ -351,6 +339,5 @@ def train_generator(options: Options, flags: Namespace) -> None:
         model = done["generator"].place / "model"
         rows = [(name, str(value)) for name, value in done["generator"].result.items()]
         sentence = f"The generator of queries was trained for {done['generator'].result['steps']:,} steps."
-        further = {"as a source of queries": f"model:{model}"}
-        table = markdown(["generator", "value"], rows)
-        print(ending(options, sentence, [table], model_product(model), further=further))
+        made = {"model": model, "as a source of queries": f"model:{model}"}
+        print(ending(options, sentence, [markdown(["generator", "value"], rows)], made))

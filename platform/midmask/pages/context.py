@@ -9,7 +9,7 @@ import streamlit as st
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.entries import Entry, PerQueryOf
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, per_query_files, place_names, run_link
-from midmask.leaderboard.store_view import StoreView, StoreWatch, artifact_cache
+from midmask.leaderboard.store_view import StoreView, artifact_cache, look
 from midmask.pages.look import choice
 from midmask.store.place import Place
 from midmask.tracking.names import command_over
@@ -37,10 +37,14 @@ class PageContext:
         return run_link(self.uri, run, self.ui)
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def watch_of(uri: str) -> StoreWatch:
-    """The watch of a store, shared by all sessions."""
-    return StoreWatch(uri)
+@st.cache_resource(ttl=30, max_entries=4, show_spinner="Reading the runs")
+def view_of(uri: str) -> StoreView:
+    """What a store holds, as it was half a minute ago or later, shared by all sessions.
+
+    Raises:
+        UserError: if it does not answer.
+    """
+    return look(uri)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

@@ -13,7 +13,7 @@ from midmask.app.job import home
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
 from midmask.pages import board, compare, search, sweep
-from midmask.pages.context import about, context_of, context_without_runs, watch_of
+from midmask.pages.context import about, context_of, context_without_runs, view_of
 from midmask.pages.look import STYLE
 from midmask.tracking.names import resolve_tracking_uri
 
@@ -41,9 +41,7 @@ def page() -> None:
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
-        watch = watch_of(uri)
-        with st.spinner("Reading the runs"):
-            known = watch.view()
+        known = view_of(uri)
     except UserError as error:
         without_runs(str(error), given.verdict)
         return
@@ -54,10 +52,7 @@ def page() -> None:
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
-    summary = f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC"
-    st.caption(summary)
-    if watch.error is not None:
-        st.warning(f"{watch.error}. Below is what was known before.", icon=":material/cloud_off:")
+    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC")
     chosen.run()
     about(uri)
 

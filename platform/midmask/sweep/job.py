@@ -6,7 +6,7 @@ import shlex
 from argparse import Namespace
 from pathlib import Path
 
-from midmask.app.driver import ending, model_product, scale_notes, tell_cost
+from midmask.app.driver import ending, scale_notes, tell_cost
 from midmask.app.job import Options
 from midmask.core.config import flatten, override
 from midmask.core.process import shell_command
@@ -34,7 +34,7 @@ def sweep(options: Options, flags: Namespace, path: Path) -> None:
     from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
     report, model = run_sweep(one)
-    print(ending(options, report, (), model_product(model), next_step=_search_command(model, one.recipe.corpus)))
+    print(ending(options, report, (), {"model": model}, next_step=_search_command(model, one.recipe.corpus)))
 
 
 def _search_command(model: Place, corpus: CorpusConfig) -> str:

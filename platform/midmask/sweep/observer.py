@@ -19,7 +19,7 @@ from midmask.sweep.plan import Measured, final_evaluation
 from midmask.sweep.space import ParameterPoint, briefly, describe_point
 from midmask.sweep.study import Outcome
 from midmask.sweep.trial import EndedEarly, RungMeasured, TrialContext, TrialEvent, TrialStarted
-from midmask.tracking.names import collection_key, metric_key, queries_key
+from midmask.tracking.names import ARTIFACT, collection_key, metric_key, queries_key
 from midmask.tracking.runs import TrackedRun
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,8 @@ class TrialsObserver:
         measures = {metric_key(corpus, "dev", name): mean for name, mean in measured.measures.items()}
         trial.run.log({**measures, **{f"cost/{name}": cost for name, cost in measured.costs.items()}}, step=0)
         collection = {collection_key(corpus): trial.evaluation.inputs["corpus"].fingerprint}
-        trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries)})
+        made = {ARTIFACT: str(trial.evaluation.place(self._context.storage))}  # which `midmask gc` then keeps
+        trial.run.tag({**collection, queries_key(corpus, "dev"): str(measured.queries), **made})
         trial.run.finish()
 
     def _log_probe(self, trial: _TrackedTrial, rung: int, value: float) -> None:

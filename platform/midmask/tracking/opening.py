@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from mlflow import MlflowClient
 from mlflow.entities import Param, Run, RunTag
 from mlflow.tracking.context.registry import resolve_tags
+from mlflow.utils import get_results_from_paginated_fn
 
 from midmask.core.process import start_of
 from midmask.core.redaction import redacted
@@ -30,6 +31,9 @@ FINGERPRINT, STEP, STATUS = "midmask.fingerprint", "midmask.step", "midmask.stat
 OWNER = "midmask.owner"
 TOKEN = "midmask.token"
 PARENT = "mlflow.parentRunId"
+
+PAGE = 1000
+"""Runs that are asked for at once."""
 
 LOCK = "mlflow-runs.lock"
 """The file of a home that is locked while a run is chosen, so that two jobs do not resume one run."""
@@ -71,13 +75,13 @@ def mark_killed(client: MlflowClient, run: Run) -> None:
 
 def close_dead_runs(client: MlflowClient, experiment_id: str) -> int:
     """Marks as killed the runs of this host's processes that are gone; how many."""
-    dead, token = list[Run](), None  # all are read first, as marking moves the pages
-    while True:
-        page = client.search_runs([experiment_id], "attributes.status = 'RUNNING'", page_token=token)
-        dead += [run for run in page if is_gone(run.data.tags)]
-        token = page.token
-        if not token:
-            break
+    running = get_results_from_paginated_fn(  # all are read first, as marking moves the pages
+        lambda count, token: client.search_runs(
+            [experiment_id], "attributes.status = 'RUNNING'", max_results=count, page_token=token
+        ),
+        PAGE,
+    )
+    dead = [run for run in running if is_gone(run.data.tags)]
     for run in dead:
         mark_killed(client, run)
     return len(dead)

@@ -6,22 +6,24 @@ Creates no store.
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
-from mlflow.entities import LoggedModel, Run
+from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.store.entities import PagedList
+from mlflow.utils import get_results_from_paginated_fn
 
 from midmask.core.config import fingerprints_in
 from midmask.tracking.names import ARTIFACT, sqlite_file
-from midmask.tracking.opening import PARENT, STATUS, STEP, is_written
+from midmask.tracking.opening import PAGE, PARENT, STATUS, is_written
 from midmask.tracking.store import EXPERIMENT, alone_with, connect, explained
 
 T = TypeVar("T")
@@ -59,9 +61,6 @@ def _copy(place: str, copy: Path, uri: str) -> Path:
     return copy
 
 
-PAGE = 1000
-
-
 @dataclass(frozen=True)
 class TrackedRow:
     """One run as MLflow has it; `metrics` holds each key's last value, `ended` is None while it runs."""
@@ -78,52 +77,32 @@ class TrackedRow:
     metrics: dict[str, float]
 
 
-class StoreReader:
-    """Reads runs, models and versions of one store. Every method raises UserError if the store does not answer."""
+def _read_runs(uri: str) -> list[Run]:
+    """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page."""
+    return _read(
+        uri,
+        lambda client, experiment, count, token: client.search_runs(
+            [experiment], max_results=count, order_by=["start_time ASC"], page_token=token
+        ),
+    )
 
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-        self._client: MlflowClient | None = None  # None while nothing is tracked
-        self._experiments: list[str] = []
-        path = sqlite_file(uri)
-        if path is None or path.exists():
-            with explained(uri), alone_with(uri):  # a job may be creating it
-                client = connect(uri)
-                if experiment := client.get_experiment_by_name(EXPERIMENT):
-                    self._client, self._experiments = client, [experiment.experiment_id]
 
-    def runs(self) -> Iterator[Run]:
-        """Every run that is not deleted, oldest first, so that a run that comes meanwhile moves no page."""
-        return self._read(
-            lambda client, token: client.search_runs(
-                self._experiments, max_results=PAGE, order_by=["start_time ASC"], page_token=token
-            )
-        )
+def _read(uri: str, search: Callable[[MlflowClient, str, int, str | None], PagedList[T]]) -> list[T]:
+    """What all pages of a search in the experiment hold.
 
-    def run(self, run_id: str) -> Run:
-        """One run, with the models it used: MLflow lists runs without these."""
-        assert self._client is not None, "a run is listed before"
-        with explained(self._uri):
-            return self._client.get_run(run_id)
-
-    def models(self) -> Iterator[LoggedModel]:
-        """Every checkpoint that runs made or used."""
-        return self._read(lambda client, token: client.search_logged_models(self._experiments, page_token=token))
-
-    def versions(self) -> Iterator[ModelVersion]:
-        """Every version of a model in the registry."""
-        return self._read(lambda client, token: client.search_model_versions(max_results=PAGE, page_token=token))
-
-    def _read(self, search: Callable[[MlflowClient, str | None], PagedList[T]]) -> Iterator[T]:
-        """What the pages of a search hold."""
-        token = None
-        while self._client is not None:
-            with explained(self._uri):
-                page = search(self._client, token)
-            yield from page
-            token = page.token
-            if not token:
-                break
+    Raises:
+        UserError: if the store does not answer.
+    """
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
+        return []
+    with explained(uri):
+        with alone_with(uri):  # a job may be creating it
+            client = connect(uri)
+            experiment = client.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:
+            return []
+        return list(get_results_from_paginated_fn(partial(search, client, experiment.experiment_id), PAGE))
 
 
 def read_runs(uri: str) -> list[TrackedRow]:
@@ -132,7 +111,7 @@ def read_runs(uri: str) -> list[TrackedRow]:
     Raises:
         UserError: if the store does not answer.
     """
-    return [_row(run) for run in StoreReader(uri).runs()][::-1]
+    return [_row(run) for run in _read_runs(uri)][::-1]
 
 
 def _row(run: Run) -> TrackedRow:
@@ -165,59 +144,31 @@ _STEP_PLACE = re.compile(r"/[^/?]+/[^/?]+(?=\?|$)")
 class References:
     """The artifacts that tracked runs and registered models name, and the jobs that still run."""
 
-    # fingerprints in runs that are not deleted, their models, and registered models
-    named: frozenset[str] = frozenset()
-    # fingerprints of the models of a sweep's trials, whose runs name no evaluations
-    tried: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()  # fingerprints in runs that are not deleted, and in registered models
     storages: frozenset[str] = frozenset()  # places of the stores in which artifacts of these runs lie
     running: tuple[str, ...] = ()  # names of the runs that a process writes; those of other hosts are believed to live
     runs: int = 0  # how many there are
 
-    def __or__(self, other: "References") -> "References":
-        return References(
-            self.named | other.named,
-            self.tried | other.tried,
-            self.storages | other.storages,
-            (*self.running, *other.running),
-            self.runs + other.runs,
-        )
 
-
-def read_references(uri: str) -> References:
-    """Reads the references of one tracking store; all are empty if nothing was tracked there yet.
+def read_references(uris: Iterable[str]) -> References:
+    """Reads the references of tracking stores; all are empty if nothing was tracked there yet.
 
     Raises:
-        UserError: if the store does not answer.
+        UserError: if a store does not answer.
     """
-    reader = StoreReader(uri)
-    runs = {run.info.run_id: run for run in reader.runs()}
-    models = {model.model_id: model for model in reader.models()}
-    trials = [name for name, run in runs.items() if run.data.tags.get(STEP) == "trial"]
-    in_trials = set[str]().union(*(_models_of(reader.run(name)) for name in trials)) & models.keys()
-    # A model that a run only used is in the record of what the run made; one whose maker is not known counts.
-    counted = [
-        model
-        for name, model in models.items()
-        if name in in_trials or not model.source_run_id or model.source_run_id in runs
-    ]
-    texts = [dict(part) for run in runs.values() for part in (run.data.tags, run.data.params)]
-    texts += [dict(record.tags) for record in (*counted, *reader.versions())]
+    runs: list[Run] = []
+    texts: list[Mapping[str, str]] = []
+    for uri in uris:
+        runs += _read_runs(uri)
+        versions: list[ModelVersion] = _read(
+            uri, lambda client, _, count, token: client.search_model_versions(max_results=count, page_token=token)
+        )
+        texts += [version.tags for version in versions]
+    texts += [part for run in runs for part in (run.data.tags, run.data.params)]
     places = (text for values in texts for name, text in values.items() if name.split("/")[0] == ARTIFACT)
     return References(
-        named=_fingerprints(texts),
-        tried=_fingerprints(dict(models[name].tags) for name in in_trials),
+        named=frozenset(name for values in texts for text in values.values() for name in fingerprints_in(text)),
         storages=frozenset(_STEP_PLACE.sub("", place) for place in places),
-        running=tuple(run.info.run_name for run in runs.values() if is_written(run)),
+        running=tuple(run.info.run_name for run in runs if is_written(run)),
         runs=len(runs),
     )
-
-
-def _models_of(run: Run) -> set[str]:
-    """Ids of the models that a run used or made."""
-    used = run.inputs.model_inputs if run.inputs else []
-    made = run.outputs.model_outputs if run.outputs else []
-    return {link.model_id for link in (*used, *made)}
-
-
-def _fingerprints(texts: Iterable[Mapping[str, str]]) -> frozenset[str]:
-    return frozenset(name for values in texts for text in values.values() for name in fingerprints_in(text))
