@@ -49,7 +49,8 @@ BEGINNING = """# What held of the papers
 No paper was run at its published scale: these are encoders of a few million weights, on two processor cores, and no
 GPU took part. Those from random weights have two layers; so a claim that holds here holds for what little such an
 encoder learns, and one that does not may hold for BERT. From MiniLM, "none" is a finished retriever, where the papers
-start from BERT. Every statement rests on one middle training of each system: the seeds are those of the fine-tuning.
+start from BERT. Every statement rests on one middle training of each system, and its seeds are those of the
+fine-tuning; those from wiki-mini rest on a middle training for each seed.
 
 `python -m midmask_papers.answers docs/results/records` prints this page from all records in the repository, and a test
 holds it and every page that quotes a verdict to that. A row is a claim, a column an experiment: a collection, what the

@@ -62,7 +62,7 @@ def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
         refused(lambda: prepared(f"beir:{folder}", tmp_path / "out"), file, "broken gzip stream")
     (tmp_path / "x.jsonl.gz").write_bytes(damaged(b'{"qid": 1, "pos": [], "neg": {}}\n' * 50))
     place = Place(str(tmp_path / "x.jsonl.gz"))
-    for read in (partial(read_negatives_file, place), partial(read_file, place, f"{place}")):
+    for read in (partial(read_negatives_file, place), partial(read_file, place)):
         refused(read, "x.jsonl.gz", "broken gzip stream")
 
 

@@ -21,7 +21,6 @@ from midmask.mining.mine import MineConfig, mine
 from midmask.mining.negatives import FilterConfig
 from midmask.objectives import PRETRAINING, Objective
 from midmask.objectives.finetuning.contrastive import Contrastive
-from midmask.objectives.finetuning.distillation import Distillation
 from midmask.objectives.finetuning.ranking import Regularisers
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
@@ -110,15 +109,12 @@ def test_a_stage_goes_on_with_the_projection_of_the_one_before(tokens, corpus, t
     torch.testing.assert_close(scores_of(objective), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_projection_of_another_width_and_a_missing_teacher_are_refused(tokens, corpus, tmp_path):
+def test_a_projection_of_another_width_is_refused(tokens, corpus, tmp_path):
     setup = tuned_setup(tokens, corpus)
     trained(replace(setup, train=setup.train.model_copy(update={"steps": 1})), tmp_path / "one")
     wider = replace(setup, start=Place(str(tmp_path / "one")), representation=HYBRID.model_copy(update={"width": 9}))
     with pytest.raises(UserError, match=r"representation\.width"):
         wider.build()
-    distilled = replace(setup, objective=Distillation.Config(), rows=replace(setup.rows, per_query=2))
-    with pytest.raises(UserError, match="Give the stage a teacher"):
-        trained(distilled, tmp_path / "out")
 
 
 MISSING = {"train": ["q0\tgone\t1\n", "q1\tlost\t1\n"], "dev": ["q24\tgone\t2\n"]}

@@ -53,14 +53,12 @@ class Gain:
 
 
 def gains_of(results: Results, baseline: str, measure: str) -> list[Gain]:
-    """All gains over the baseline, of the views (corpus and representation) in which it was measured in several
-    settings.
-    """
+    """All gains over the baseline, of every view (corpus and representation)."""
     gains = []
     for title, here in _views(results, measure):
         base = {result.key.setting: result.key for result in here.where(system=baseline)}
         for key in dict.fromkeys(result.key for result in here):
-            if len(base) > 1 and key.system != baseline and key.setting in base:
+            if key.system != baseline and key.setting in base:
                 gains.append(Gain(title, _label(key, here), key.setting, _gain(key, base[key.setting], here, measure)))
     return gains
 
@@ -146,7 +144,7 @@ def _label(key: SystemKey, here: Results) -> str:
 
 
 def gains(results: Results, baseline: str | None, measure: str) -> str:
-    """The table with a sentence on what is in it; empty without a baseline in two settings."""
+    """The table with a sentence on what is in it; empty without a baseline."""
     table = gains_table(gains_of(results, baseline, measure)) if baseline else ""
     if not table:
         return ""

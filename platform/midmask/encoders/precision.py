@@ -6,6 +6,7 @@ part of every fingerprint that depends on it.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal, Self
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 Precision = Literal["auto", "fp32", "bf16"]
 
+SWITCH = "MIDMASK_CPU_BF16"
+"""0: as on a processor without bf16 products."""
 NARROWEST = 256
 """Width of hidden states below which bf16 is not tried: a tiny encoder spends its time between the products."""
 
@@ -66,11 +69,17 @@ def processor_precision(width: int) -> Mapping[str, Precision]:
     """
     if torch.cuda.is_available() or width < NARROWEST:
         return {"precision": "auto"}
-    if not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()):
-        log.info("precision=auto: fp32, since this processor has no bf16 products")
+    if not _has_bf16():
+        log.info("precision=auto: fp32, since this processor has no bf16 products (or %s=0)", SWITCH)
         return {"precision": "auto"}
     log.info("precision=auto: bf16, since this processor has bf16 products")
     return {"precision": "bf16"}
+
+
+def _has_bf16() -> bool:
+    if os.environ.get(SWITCH) == "0":
+        return False
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def processor_model() -> str:

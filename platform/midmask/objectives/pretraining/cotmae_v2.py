@@ -94,10 +94,8 @@ class CoTMAEv2(Objective):
         return Loss({"encoder_mlm": encoder, "ae_mlm": ae, "ar_clm": ar})
 
     def _decode(self, vectors_B2D: Tensor, drawn: CoTMAEv2Rows, name: Literal["ae", "ar"]) -> Part:
-        decoder, rows, weight = {
-            "ae": (self.decoder, drawn.masked, self.config.ae_weight),
-            "ar": (self.causal_decoder, drawn.whole, self.config.ar_weight),
-        }[name]
+        decoder: Decoder | CausalDecoder = self.decoder if name == "ae" else self.causal_decoder
+        rows, weight = {"ae": (drawn.masked, self.config.ae_weight), "ar": (drawn.whole, self.config.ar_weight)}[name]
         return loss_after_vectors(self.backbone, self.positions, decoder, vectors_B2D, rows, weight=weight)
 
     def both_views(self, hidden_BLD: Tensor, lengths_B: Tensor) -> Tensor:
