@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import ray
 
-from midmask.backend import ray_data as cluster
+from midmask.backend import ray_data
 from midmask.backend.executor import cluster_makers
 from midmask.backend.pool import run_sharded
-from midmask.backend.ray_data import ray_reader
+from midmask.backend.ray_data import ray_reader, read_by_workers
 from midmask.core.config import Config, override
 from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import assemble
 from midmask.errors import UserError
 from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan
@@ -128,7 +129,7 @@ def test_the_cluster_reads_what_one_process_reads(tmp_path: Path) -> None:
 
 def both(config: CorpusConfig, folder: Path) -> Path:
     here, there = folder / "here", folder / "there"
-    assert prepare(config, {}, Place(str(here))) == cluster.prepare(config, {}, Place(str(there)))
+    assert prepare(config, {}, Place(str(here))) == assemble(config, Place(str(there)), read_by_workers)
     assert contents(here) == contents(there)
     return there
 
@@ -147,7 +148,7 @@ def test_documents_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Two files a task, read by several workers."""
     write_documents(tmp_path / "in")
     (tmp_path / "in/bad.txt").write_bytes(b"\0\1\2")
-    monkeypatch.setattr(cluster, "TASK_PIECES", 2)
+    monkeypatch.setattr(ray_data, "TASK_PIECES", 2)
     there = both(CorpusConfig(name=f"docs:{tmp_path}/in", passage_words=10), tmp_path)
     assert [row["kind"] for row in quarantine(there)] == ["damaged file"]
 
@@ -168,7 +169,7 @@ def test_a_workers_user_error_arrives_as_one_line(tmp_path: Path) -> None:
     corpus = tmp_path / "in/corpus.jsonl.gz"
     corpus.write_bytes(corpus.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"corpus\.jsonl\.gz: broken gzip") as error:
-        cluster.prepare(CorpusConfig(name=f"beir:{tmp_path}/in"), {}, Place(str(tmp_path / "out")))
+        assemble(CorpusConfig(name=f"beir:{tmp_path}/in"), Place(str(tmp_path / "out")), read_by_workers)
     assert "\n" not in str(error.value)
 
 
