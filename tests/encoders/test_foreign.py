@@ -143,6 +143,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], str]] = {
     "sub-folder": (change_modules(lambda old: [{**old[0], "path": "0_Trans"}, *old[1:]]), "0_Trans.* is missing"),
     "outside": (change_modules(lambda old: [{**old[0], "path": "../base"}, *old[1:]]), r"outside .*\.\./"),
     "no modules": (change_modules(lambda old: []), "no module"),
+    "default prompt": (settings(default_prompt_name="web"), "default_prompt_name = 'web'"),
     "cut vectors": (settings(truncate_dim=4), "truncate_dim = 4"),
     "a stranger's activation": (dense(activation_function="mine.Identity"), "activation Tanh"),
     "task": (transformer(transformer_task="fill-mask"), "transformer_task = 'fill-mask'"),

@@ -117,9 +117,15 @@ def cut(part: str) -> Callable[[Weights], Weights]:
     return lambda weights: {name: value[:-1] if part in name else value for name, value in weights.items()}
 
 
+def doubled(weights: Weights) -> Weights:
+    layer = {name: value for name, value in weights.items() if "layer.1." in name}
+    return weights | {name.replace("layer.1.", "layer.2."): value.clone() for name, value in layer.items()}
+
+
 DAMAGE: dict[str, tuple[Callable[[Weights], Weights], str]] = {
     "a tensor less": (without("layer.0.output.dense.weight"), r"encoder\.layer\.0\.output\.dense\.weight \(1 of 37"),
     "a layer less": (without("layer.1."), r"16 of 37"),
+    "a layer more": (doubled, r"16 weights .* num_hidden_layers"),
     "another shape": (cut("word_embeddings"), r"word_embeddings\.weight .*\[39, 32\] .* \[40, 32\]"),
     "integers": (as_integers, "whole numbers: a quantised model"),
     "another model's": (lambda weights: {"linear.weight": torch.ones(3)}, "37 of 37 .* linear.weight"),

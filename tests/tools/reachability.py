@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("platform", "jobs", "dashboards")
 CALLED_BY_LIBRARIES = {
     *("get_read_tasks", "estimate_inmemory_data_size"),  # Ray Data, of a Datasource
+    "on_execution_step",  # Ray Data, of a callback
     "_apply",  # torch, of a Module
     *("_create_default_callbacks", "_register_sigint_handler"),  # Ray Train, of a trainer
     *("backend_cls", "on_start"),  # Ray Train, of a trainer's torch and that's backend

@@ -113,7 +113,7 @@ def execute(
     runner = Runner(storage, cluster_makers(use.side_by_side * use.processes), observer)
     runner.compute_until(graph, until, lambda step: use.alone or step.kind.whole_collection, keep_going=keep_going)
     if graph.unfinished and time.monotonic() < until:
-        runner.refuse_few_rows(graph, keep_going=keep_going)
+        runner.refuse_unlearnable(graph, keep_going=keep_going)
         with Channel.open() as channel:
             _Tasks(graph, storage, use, observer, channel).run(until, keep_going=keep_going)
 

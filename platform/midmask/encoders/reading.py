@@ -1,6 +1,7 @@
 """Masked LMs of transformers, read from a folder or made afresh; a damaged or foreign folder becomes one line."""
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,7 +100,8 @@ def _refuse_pointers(named: str, place: Path) -> None:
 
 
 def _refuse_other_weights(named: str, model: Any, loading: dict[str, Any]) -> None:
-    """Raises UserError if tensors of the backbone are missing, have other shapes, or are whole numbers.
+    """Raises UserError if tensors of the backbone are missing or have other shapes, if the file has more layers, or
+    whole numbers.
 
     Args:
         loading: missing_keys, unexpected_keys and mismatched_keys, as transformers reports them.
@@ -120,12 +122,21 @@ def _refuse_other_weights(named: str, model: Any, loading: dict[str, Any]) -> No
             "with its own config.json, and without what is around it (DataParallel, torch.compile, a whole "
             "SentenceTransformer)."
         )
+    unused = [key for key in unexpected if _LAYER.match(key.removeprefix(backbone))]
+    if unused:
+        raise UserError(
+            f"{named}: the file holds more layers than config.json names ({len(unused)} weights would not be used, "
+            f"such as {unused[0]}). Set num_hidden_layers to their number, or save the smaller model again."
+        )
     words = model.get_input_embeddings().weight
     if torch.equal(words, words.round()):
         raise UserError(
             f"{named}: its word embeddings are whole numbers: a quantised model, whose numbers mean nothing without "
             "their scales. Name the model that it was made of, in float32 or bfloat16."
         )
+
+
+_LAYER = re.compile(r"(encoder\.|transformer\.)?layers?\.\d")
 
 
 TYPES = "token_type_ids"
@@ -229,8 +240,8 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
             in float32.
 
     Raises:
-        UserError: if there is no such model, or weights of its backbone are missing, quantised, not finite, or of
-            other shapes than config.json says.
+        UserError: if there is no such model, or weights of its backbone are missing, quantised, not finite, of other
+            shapes than config.json says, or of more layers.
     """
     refuse_no_model(named, folder)
     place = transformer_folder(folder)

@@ -135,8 +135,18 @@ def _positions(folder: Path) -> int | None:
 
 
 def read_prompts(folder: Path) -> TextForm:
-    """The prompts of queries and passages; empty ones where the folder has none of these names."""
-    prompts: Mapping[str, Any] = read_model_config(folder).get("prompts") or {}
+    """The prompts of queries and passages; empty ones where the folder has none of these names.
+
+    Raises:
+        UserError: for a default prompt that is not among the prompts, which sentence-transformers refuses too.
+    """
+    settings = read_model_config(folder)
+    prompts: Mapping[str, Any] = settings.get("prompts") or {}
+    default = str(settings.get("default_prompt_name") or "")
+    if default and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
+        )
     return TextForm(
         query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
     )

@@ -16,6 +16,7 @@ from midmask.experiment.graph import Graph, Step
 from midmask.experiment.steps import PretrainConfig
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.place import Place
+from midmask.training.learnable import refuse_few_rows, refuse_unlearnable
 from midmask.training.run import Log
 
 PAIRS = ("tokens", "corpus")
@@ -38,7 +39,7 @@ class Runner:
         self.storage = storage
         self._makers = makers
         self._observer = observer
-        self._checked: set[str] = set()
+        self._learnable: set[str] = set()
 
     def compute(self, target: Step) -> Artifact:
         """The step's artifact, computed with all that it needs, only if it is not there; inputs of a finished step are
@@ -79,7 +80,7 @@ class Runner:
         training, those that are to come are checked too.
         """
         if step.kind.trains:
-            self.refuse_few_rows(graph)
+            self.refuse_unlearnable(graph)
         graph.start(step)
         try:
             self.make(step)
@@ -88,9 +89,9 @@ class Runner:
             raise
         graph.end(step)
 
-    def refuse_few_rows(self, graph: Graph, *, keep_going: bool = False) -> None:
-        """Raises UserError for a training of the graph whose steps take more rows than there are, as far as the
-        finished steps tell; it is reported as failed. Nothing is read of trainings that were checked before.
+    def refuse_unlearnable(self, graph: Graph, *, keep_going: bool = False) -> None:
+        """Raises UserError for a training of the graph that would learn nothing, as far as the finished steps tell; it
+        is reported as failed. Nothing is read of trainings that were checked before.
 
         Args:
             keep_going: all such trainings are reported, and none is raised.
@@ -98,7 +99,7 @@ class Runner:
         for step in [*graph.unfinished.values()]:
             try:
                 if step.fingerprint in graph.unfinished:  # else it is lost by another
-                    self._check_rows(step)
+                    self._check_learnable(step)
             except OSError:  # what cannot be read is reported by the step that needs it
                 continue
             except UserError as error:
@@ -106,19 +107,19 @@ class Runner:
                 if not keep_going:
                     raise
 
-    def _check_rows(self, step: Step) -> None:
+    def _check_learnable(self, step: Step) -> None:
         setup = step.kind.setup
-        if setup is None or step.fingerprint in self._checked:
+        if setup is None or step.fingerprint in self._learnable:
             return
         needed = {name: source for name, source in step.inputs.items() if name not in NO_ROWS}
         finished = {name: source for name, source in needed.items() if source.is_finished(self.storage)}
         artifacts = {name: load(source.place(self.storage)) for name, source in finished.items()}
         if len(artifacts) == len(needed):
-            setup(step.config, artifacts).refuse_few_rows(step.path)
-            self._checked.add(step.fingerprint)
+            refuse_unlearnable(setup(step.config, artifacts), step.path)
+            self._learnable.add(step.fingerprint)
         # The inputs that are still to come add no rows
         elif artifacts.keys() >= set(PAIRS) and not isinstance(step.config, PretrainConfig):
-            setup(step.config, {name: artifacts[name] for name in PAIRS}).refuse_few_rows(step.path)
+            refuse_few_rows(setup(step.config, {name: artifacts[name] for name in PAIRS}), step.path)
 
     def make(self, step: Step) -> Artifact:
         """The artifact of one step, whose inputs are there."""
@@ -127,7 +128,7 @@ class Runner:
 
         def fill(out: Place) -> dict[str, Any]:
             with contextlib.suppress(OSError):
-                self._check_rows(step)
+                self._check_learnable(step)
             log: Log = lambda at, values: self._observer(Logged(step, at, values))  # noqa: E731
             began = time.perf_counter()
             result = self._makers[step.name](step.config, inputs, out, log=log)

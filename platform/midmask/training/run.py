@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from midmask.errors import UserError, how_to_set
+from midmask.errors import UserError
 from midmask.objectives import Objective
 from midmask.objectives import distributed as world
 from midmask.store.place import Place
@@ -33,7 +33,7 @@ from midmask.training.loop import optimise, prepare_model, to_device
 from midmask.training.optimiser import build_optimiser
 from midmask.training.plan import BatchPlan
 from midmask.training.rehearsal import fit_micro_batch
-from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
+from midmask.training.setup import PretrainSetup, TrainingSetup
 from midmask.training.trace import Trace, trace_summary, trace_totals
 
 logger = logging.getLogger(__name__)
@@ -187,15 +187,12 @@ class _Run:
             if row["step"] == self.idle and not row["gradient_norm"]:
                 self.idle += 1
         if self.idle >= min(PATIENCE, self.setup.stop):
-            remedy = ""
-            if hasattr(self.setup.objective, "encoder_mask_ratio"):
-                remedy = ", or hide more of them: set objective.encoder_mask_ratio=0.15 or more"
-            elif isinstance(self.setup, FinetuneSetup):
-                remedy = f", or mine negatives: {how_to_set({'stages.*.negatives': ['bm25'], 'stages.*.per_query': 1})}"
+            hides = hasattr(self.setup.objective, "encoder_mask_ratio")
+            remedy = ", or hide more of them: set objective.encoder_mask_ratio=0.15 or more" if hides else ""
             raise UserError(
                 f"{self.setup.path}: none of the first {self.idle} steps had a gradient ({self.setup.objective.name}), "
                 f"so nothing is learned: no text has a token to predict, or the loss is the same whatever the weights "
-                f"are; give longer texts, and texts that differ{remedy}"
+                f"are; give longer texts{remedy}"
             )
 
     def _save(self, done: int) -> None:

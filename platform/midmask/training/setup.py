@@ -21,7 +21,6 @@ from midmask.encoders.reading import named_folder
 from midmask.encoders.representation import Representation
 from midmask.encoders.seq2seq import Seq2Seq, build_seq2seq
 from midmask.encoders.text_settings import TextForm
-from midmask.errors import UserError
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
@@ -29,7 +28,7 @@ from midmask.objectives.sample import finetuning_batch, pretraining_batch
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 from midmask.text.vocabulary import Vocabulary
-from midmask.training.examples import Examples, open_examples
+from midmask.training.examples import Examples
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
 
@@ -80,21 +79,6 @@ class TrainingSetup(ABC):
     def origin(self) -> Path | None:
         """The folder whose weights the run begins with, if it is on this machine's disk."""
         return None
-
-    def refuse_few_rows(self, field: str) -> None:
-        """Raises UserError if a step takes more rows than there are.
-
-        Args:
-            field: where the recipe has the training's batch, such as `stages.0.train`.
-        """
-        batch_size, count = self.train.batch_size, open_examples(self.rows).count
-        if batch_size <= count:
-            return
-        kind = "rows" if field == "pretrain" else "train queries with a relevant passage"
-        few = f"{field}.batch_size = {batch_size}: the collection has only {count} {kind}"
-        if count < 2:
-            raise UserError(f"{few}, and at least 2 are needed to tell them apart; give a collection with more")
-        raise UserError(f"{few}; set {field}.batch_size={count}, or a smaller number above 1")
 
     @property
     def tokenizer(self) -> Path:
