@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from midmask.choice.highlight import highlight
 from midmask.choice.picture import front, picture
 from midmask.choice.report import (
     GAINS,
@@ -196,21 +195,6 @@ def test_where_bm25_wins_the_model_is_the_best_encoders() -> None:
     text = verdict_markdown(one)
     assert one.delivered == best and f"“{best.label}”, the best system with one" in text
     assert "“bm25” has no model: nothing was trained" in verdict_markdown(replace(one, model=""))
-
-
-ANY_TEXT = st.text(max_size=2_000)
-
-
-@given(ANY_TEXT, st.text(max_size=50))
-def test_the_parts_are_the_text(text: str, query: str) -> None:
-    assert "".join(part.text for part in highlight(text, query)) == text
-
-
-def test_words_are_equal_if_their_stems_are() -> None:
-    found = highlight("Resetting pumps, or the pumping of it: RESET a PumpX", "how to reset the pump of it")
-    assert [part.text for part in found if part.marked] == ["Resetting", "pumps", "pumping", "RESET"]
-    assert not any(part.marked for part in highlight("how to do it", "how to reset it")), "function words say nothing"
-    assert [part.text for part in highlight("how is it done", "how is it") if part.marked] == ["how", "is", "it"]
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,17 @@ import re
 import shlex
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import streamlit as st
 
-from midmask.choice.highlight import highlight
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
 from midmask.pages.look import TEMPLATES, choice
+from midmask.queries.plain_sources import FUNCTION_WORDS
+from midmask.retrieve.bm25.words import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide
@@ -179,3 +180,31 @@ def card(doc_id: str, title: str, text: str, query: str, rank: str) -> str:
             "passage": highlight(cut, query),
         }
     )
+
+
+class TextPart(NamedTuple):
+    """A part of a text, marked if it is a word of the query."""
+
+    text: str
+    marked: bool
+
+
+def highlight(text: str, query: str) -> tuple[TextPart, ...]:
+    """The text, cut where words of the query begin and end. Words are equal if their English stems are, as for BM25.
+    Of a query of function words alone, all words are marked.
+    """
+    parts, end = [], 0
+    for start, stop in _matches(text, query):
+        parts += [TextPart(text[end:start], False), TextPart(text[start:stop], True)]
+        end = stop
+    parts.append(TextPart(text[end:], False))
+    return tuple(part for part in parts if part.text)
+
+
+def _matches(text: str, query: str) -> list[tuple[int, int]]:
+    import Stemmer
+
+    stem = Stemmer.Stemmer("english").stemWord
+    asked = re.findall(WORD, query.lower())
+    wanted = {stem(word) for word in asked if word not in FUNCTION_WORDS} or {stem(word) for word in asked}
+    return [found.span() for found in re.finditer(WORD, text) if stem(found.group().lower()) in wanted]
