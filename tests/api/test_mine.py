@@ -15,7 +15,7 @@ from tests.support.api import toy
 def test_negatives_are_the_best_documents_of_brute_force_but_the_positive(corpus, run, store, tmp_path: Path) -> None:
     whole = {"tokens.query_length": 24}  # sentence-transformers cuts queries where it cuts documents
     mined = midmask.mine(run.model, corpus, per_query=4, choose="top", min_rank=2, settings=whole, storage=store)
-    encoder, texts = SentenceTransformer(str(run.model), device="cpu", local_files_only=True), toy.texts()
+    encoder, texts = SentenceTransformer(run.model, device="cpu", local_files_only=True), toy.texts()
     vectors, rows = encoder.encode_document(texts), list(mined)
     assert len(rows) == mined.queries > 30 and mined.negatives == 4 * len(rows)
     for row in rows:

@@ -47,11 +47,11 @@ class Run:
         return flatten(self.recipe)
 
     @cached_property
-    def model(self) -> Path:
-        """The model's folder, which transformers and sentence-transformers load. Copy it to keep it: the store may be
+    def model(self) -> str:
+        """The model's folder, as transformers and sentence-transformers take it. Copy it to keep it: the store may be
         cleaned.
         """
-        return (self._artifact.place / "model").local()
+        return str((self._artifact.place / "model").local())
 
     def encoder(self, device: str | None = None) -> "SentenceTransformer":
         """The model in sentence-transformers: a SentenceTransformer; a SparseEncoder if all its vectors are lexical; a
@@ -70,11 +70,11 @@ class Run:
                 "Run.encoder() needs sentence-transformers: pip install 'sentence-transformers>=6,<7'. Run.search() "
                 "and the folder Run.model need no more than midmask."
             ) from None
-        if not (self.model / "modules.json").is_file():
+        if not Path(self.model, "modules.json").is_file():
             raise UserError(f"{self.model}: sentence-transformers has no class for such vectors; use Run.search()")
         kinds = {"dense": "SentenceTransformer", "lexical": "SparseEncoder", "late": "MultiVectorEncoder"}
-        kind = getattr(sentence_transformers, kinds[read_facts(self.model).representation.views[0]])
-        return kind(str(self.model), device=device, local_files_only=True)
+        kind = getattr(sentence_transformers, kinds[read_facts(Path(self.model)).representation.views[0]])
+        return kind(self.model, device=device, local_files_only=True)
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The best `k` documents of the run's corpus, the best first: doc_id, score, title, text. The first call
@@ -100,11 +100,11 @@ class Run:
         return {name: read_table(place / "trace.parquet")["loss"].to_pylist() for name, place in self._trained.items()}
 
     @property
-    def stages(self) -> dict[str, Path]:
+    def stages(self) -> dict[str, str]:
         """The model's folder after each training, by the names of `losses`, each with the heads that the next training
         drops (`heads.safetensors`). Copy what is to be kept: the store may be cleaned.
         """
-        return {name: (place / "model").local() for name, place in self._trained.items()}
+        return {name: str((place / "model").local()) for name, place in self._trained.items()}
 
     @property
     def _trained(self) -> dict[str, Place]:

@@ -13,7 +13,7 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import ray
@@ -99,7 +99,13 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
         )
     free = int(ray.available_resources().get("CPU", 0))
     if free < actors * threads:
-        log.warning("%d CPUs are asked for, %d are free now; the pool waits for the rest", actors * threads, free)
+        warn_of_waiting(actors * threads, free)
+
+
+@cache
+def warn_of_waiting(cpus: int, free: int) -> None:
+    """Once for the same numbers: on one core, every pool of a job waits for the one before it."""
+    log.warning("%d CPUs are asked for, %d are free now; the pool waits for the rest", cpus, free)
 
 
 @contextlib.contextmanager
