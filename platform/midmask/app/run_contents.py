@@ -34,7 +34,6 @@ from midmask.tracking.names import (
     made_here_key,
     metric_key,
     queries_key,
-    self_matches_key,
 )
 from midmask.tracking.runs import TrackedRun
 from midmask.training.trace import trace_summary
@@ -298,8 +297,6 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     if step.inputs["ranked"].name != "read_run":  # what another tool's list has cost is not known
         run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
-    if count := result["self_matches"]:
-        run.tag({self_matches_key(corpus, split): str(count)})
     if result["split_made_here"]:
         run.tag({made_here_key(corpus, part): "true" for part in parts})
 

@@ -116,18 +116,16 @@ def compare(flags: Namespace) -> None:
     if flags.queries < 0:
         raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
     from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
-    from midmask.leaderboard.rows import per_query_files, place_names
+    from midmask.leaderboard.rows import place_names
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import artifact_cache, look
+    from midmask.leaderboard.store_view import look
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    view = look(uri)
+    view = look(resolve_tracking_uri(flags.tracking_uri, home(Path.cwd())))
     place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        per_query_files(uri, artifact_cache()),
-        view.runs,
+        view.per_query,
         measures=flags.measures,
         queries=flags.queries,
     )
@@ -158,21 +156,19 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.evaluation.measures import aggregate_seeds
     from midmask.exchange.mteb_files import MtebResult, write_results
     from midmask.leaderboard.comparison import values_of
-    from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import artifact_cache, look
+    from midmask.leaderboard.store_view import look
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    place, systems = select_systems(flags.systems, look(uri), flags.on)
-    per_query = per_query_files(uri, artifact_cache())
+    view = look(resolve_tracking_uri(flags.tracking_uri, home(Path.cwd())))
+    place, systems = select_systems(flags.systems, view, flags.on)
     results = [
         MtebResult(
             label,
-            fingerprint([row.fingerprint for row in system.rows[place]]),
+            fingerprint([row.tag("fingerprint") for row in system.rows[place]]),
             flags.task or place.corpus,
             place.collection,
             place.split,
-            aggregate_seeds([values_of(row, per_query) for row in system.rows[place]]),
+            aggregate_seeds([values_of(row, view.per_query) for row in system.rows[place]]),
             flags.language,
             len(system.rows[place]),
         )

@@ -19,10 +19,9 @@ from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, 
 from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from midmask.leaderboard.artifacts import artifact_place, evaluated
-from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, seed_tables
+from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, seed_tables
 from midmask.leaderboard.queries import query_texts
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
-from midmask.tracking.reading import TrackedRow
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryOf, measure_names
 
 MOST = 60
 """Systems whose per-query values are read, the newest; of more, their files would take long to open."""
@@ -199,7 +198,6 @@ def compare_systems(
     systems: Mapping[str, Sequence[LeaderboardRow]],
     place: str,
     per_query: PerQueryOf,
-    runs: Sequence[TrackedRow],
     *,
     measures: Sequence[str],
     queries: int,
@@ -208,7 +206,7 @@ def compare_systems(
 
     Args:
         systems: label -> rows of one place, one per seed; the first is what the others are held against.
-        place: as tables call it. runs: of the store, where the collection's texts are found from.
+        place: as tables call it.
         measures: none: all that the systems share.
         queries: how many of the largest gains, and of the largest losses, are listed.
 
@@ -224,8 +222,8 @@ def compare_systems(
         for name in list(systems)[1:]
         for side in SIDES
     }
-    ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
-    texts = _query_texts({query for listed in sided.values() for query in listed}, every, runs)
+    ids = {name: [row.run.run_id for row in rows] for name, rows in systems.items()}
+    texts = _query_texts({query for listed in sided.values() for query in listed}, every)
     return ComparisonReport(place, comparison, ids, sided, texts)
 
 
@@ -234,7 +232,7 @@ def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
     table = per_query(row)
     if table is None:
         raise UserError(
-            f"run {row.run_id} ({row.recipe or row.name}) has no values per query, so it cannot be compared; evaluate "
+            f"run {row.run.run_id} ({row.recipe}) has no values per query, so it cannot be compared; evaluate "
             "the system again"
         )
     return table
@@ -251,11 +249,10 @@ def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> l
     return list(dict.fromkeys(wanted)) or shared
 
 
-def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow], runs: Sequence[TrackedRow]) -> Mapping[str, str]:
+def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow]) -> Mapping[str, str]:
     """Query -> its text, from the first collection that can be reached; empty if none can."""
-    by_id = {run.run_id: run for run in runs}
     for row in rows if query_ids else ():
-        corpus = evaluated(artifact_place(by_id[row.run_id], row.corpus, row.split)).corpus
+        corpus = evaluated(artifact_place(row.run, row.place.corpus, row.place.split)).corpus
         if corpus is not None:
             return query_texts(corpus, query_ids)
     return {}

@@ -1,4 +1,4 @@
-"""The tracked runs of a store and what is made of them, as they were known at a time."""
+"""The tracked runs of a store and what is made of them, as they were known at a time: what pages and commands read."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from midmask.leaderboard.entries import Entry, entries
-from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.rows import LeaderboardRow, PerQueryOf, per_query_files, rows
+from midmask.tracking.names import ui_address
 from midmask.tracking.reading import TrackedRow, read_runs
 
 
@@ -18,15 +19,24 @@ def artifact_cache() -> Path:
 
 @dataclass(frozen=True)
 class StoreView:
-    """Runs, newest first, and the rows and entries made of them, as of a time."""
+    """Runs, newest first, and the rows and entries made of them, as of a time. All sessions of the pages share one, so
+    that none may change it.
+    """
 
+    uri: str
+    ui: str | None  # where MLflow's own pages are served; None: their usual place
     runs: Sequence[TrackedRow]
     rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
+    per_query: PerQueryOf
     looked: datetime
 
+    def link(self, run: TrackedRow) -> str:
+        """The address of a run in MLflow's own pages."""
+        return f"{ui_address(self.uri, self.ui)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
 
-def look(uri: str) -> StoreView:
+
+def look(uri: str, ui: str | None = None) -> StoreView:
     """Reads the store.
 
     Raises:
@@ -34,4 +44,4 @@ def look(uri: str) -> StoreView:
     """
     runs, looked = read_runs(uri), datetime.now(UTC)
     found = rows(runs)
-    return StoreView(runs, found, entries(found), looked)
+    return StoreView(uri, ui, runs, found, entries(found), per_query_files(uri, artifact_cache()), looked)

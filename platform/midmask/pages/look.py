@@ -8,7 +8,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 from jinja2 import Environment, PackageLoader
-from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
@@ -70,18 +69,13 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     return [option for option in options if option in (chosen or default)]
 
 
-def side_by_side(key: str = "") -> list[DeltaGenerator]:
-    """Two columns for charts, which on a phone stand below each other.
-
-    Args:
-        key: tells several pairs on one page apart.
-    """
-    with st.container(key=f"charts{key}"):
-        return list(st.columns(2))
-
-
 def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     """Draws a figure across its column, without Plotly's bar of buttons."""
     margin = {"l": 10, "r": 10, "t": 30, "b": 10}
     figure.update_layout(height=height, margin=margin, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
+
+
+def nothing_evaluated() -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    st.code("make demo", language="bash", wrap_lines=True)

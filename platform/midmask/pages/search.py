@@ -12,7 +12,6 @@ import streamlit as st
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.pages.context import PageContext
 from midmask.pages.look import TEMPLATES, choice
 from midmask.queries.plain_sources import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
@@ -33,13 +32,17 @@ LONGEST_TEXT = 4000
 _hit = TEMPLATES.get_template("hit.html.jinja")
 
 
-def show(context: PageContext) -> None:
-    if context.verdict is None:
+def show(verdict: str | None) -> None:
+    """
+    Args:
+        verdict: the folder of a verdict; None if none was named.
+    """
+    if verdict is None:
         st.info("No verdict was named. Start the dashboard with the folder that `midmask choose` wrote:")
         st.code("midmask ui --verdict FOLDER", language="bash", wrap_lines=True)
         return
     try:
-        site, store = _opened(context.verdict)
+        site, store = _opened(verdict)
     except UserError as error:
         st.error(plain(str(error)), icon=":material/error:")
         return

@@ -142,11 +142,6 @@ def made_here_key(corpus: str, split: str) -> str:
     return _key("midmask.split_made_here", corpus, split)
 
 
-def self_matches_key(corpus: str, split: str) -> str:
-    """The tag with the number of results that a run's evaluation left out because they are the query itself."""
-    return _key("midmask.self_matches", corpus, split)
-
-
 def _key(tag: str, *names: str) -> str:
     return "/".join([tag, *map(_segment, names)])
 

@@ -35,9 +35,8 @@ class Worked:
 
 @pytest.fixture(scope="module")
 def worked(site: pages.Site) -> Worked:
-    runs = {run.run_id: run for run in read_runs(site.uri)}
-    evaluated = {row.recipe: row for row in rows([*runs.values()]) if row.corpus == "tiny"}
-    return Worked({recipe: runs[row.run_id] for recipe, row in evaluated.items()}, evaluated)
+    evaluated = {row.recipe: row for row in rows(read_runs(site.uri)) if row.place.corpus == "tiny"}
+    return Worked({recipe: row.run for recipe, row in evaluated.items()}, evaluated)
 
 
 def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_path) -> None:
