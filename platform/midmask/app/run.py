@@ -40,7 +40,6 @@ def compute(
     systems: Sequence[TrackedSystem],
     targets: Iterable[Step],
     *,
-    phase: str = "",
     has_run: Callable[[StepKind], bool] = lambda kind: True,
     finished: Iterable[Step] | None = None,
     watch: Observer = unobserved,
@@ -52,7 +51,6 @@ def compute(
 
     Args:
         systems: what the targets measure; at least one, to whose recipe steps without a system belong.
-        phase: of the job's progress; empty: the job has none.
         has_run: which kinds of steps get a run of their own.
         finished: steps that are looked at for being finished; none: those that the missing ones read.
         watch: called with each event after it was tracked.
@@ -64,7 +62,7 @@ def compute(
     """
     targets = list(targets)
     graph = Graph.left_in(job.storage, targets)
-    job.progress.plan({phase: graph.unfinished.values()})
+    job.progress.plan(graph.unfinished.values())
     tracking = GraphObserver(job, systems, has_run=has_run, keep_going=keep_going)
 
     def observe(event: StepEvent) -> None:

@@ -268,7 +268,7 @@ def log_curve(
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
     """What a run gets of a finished evaluation; a slice is like a split, by its own name.
 
-        metrics CORPUS/SPLIT/MEASURE                   means, of the evaluated model on the dataset: the run's inputs
+        metrics CORPUS/SPLIT/MEASURE                   means
         metrics of `Costs`                             none for a run file, whose search's costs are not known
         per_query/CORPUS.SPLIT.parquet                 values of each query
         runs/CORPUS.SPLIT.trec.gz                      the ranked list
@@ -282,13 +282,12 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
     run.tag({collection_key(corpus): step.inputs["corpus"].fingerprint})
-    datasets, models = log_inputs(run, step, storage, tags)
-    of, on = next(iter(models), None), next(iter(datasets), None)
+    log_inputs(run, step, storage, tags)
     parts = {split: result, **result.get("slices", {})}
     folder = artifact.place.local()
     for part, part_result in parts.items():
         values = part_result["measures"]
-        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
+        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
         run.tag(
             {artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(part_result["queries"])}
@@ -307,16 +306,11 @@ def main_measure(result: Mapping[str, Any]) -> dict[str, float]:
     return {metric_key(result["corpus"], result["split"], name): result["measures"][name]}
 
 
-def log_inputs(
-    run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]
-) -> tuple[list[Dataset], list[TrackedModel]]:
-    """The collections and models that a step reads, as the run's inputs; returns both."""
-    datasets = datasets_of([step], storage)
-    models = [model_of(source, storage, tags) for source in behind(step)[1]]
-    run.log_inputs(datasets)
-    for model in models:
-        run.log_input_model(model)
-    return datasets, models
+def log_inputs(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
+    """The collections and models that a step reads, as the run's inputs."""
+    run.log_inputs(datasets_of([step], storage))
+    for source in behind(step)[1]:
+        run.log_input_model(model_of(source, storage, tags))
 
 
 def log_recipe(run: TrackedRun, recipe: Recipe) -> None:

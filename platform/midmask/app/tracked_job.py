@@ -71,14 +71,12 @@ def open_job(
     *,
     finished: bool,
     share: Callable[[], Resources],
-    phases: Sequence[str] = (),
 ) -> Iterator[TrackedJob | None]:
     """A job on the cluster with its run open; None, with a link to the run of an earlier job, if that has done all.
 
     Args:
         finished: whether all that the job makes is in the storage.
         share: what of the cluster trainings may use, asked once it is connected; a refusal ends the job without a run.
-        phases: of the job's progress, in order; those of the graphs that it runs are added.
     """
     storage = Place(options.storage)
     with Tracker(options.tracking_uri, options.home) as tracker:
@@ -92,7 +90,7 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            progress = JobProgress(phases, partial(_expected_seconds, storage=storage, use=use))
+            progress = JobProgress(partial(_expected_seconds, storage=storage, use=use))
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.trains_in}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
@@ -109,7 +107,7 @@ def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent:
     """The id of the finished run that is now linked."""
     finished = tracker.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).finished
     if finished:
-        tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent)
+        tracker.run(f"{name} (cached)", tags=tags, params={}, parent=parent, cached_run=finished)
     return finished
 
 

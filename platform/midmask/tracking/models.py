@@ -163,7 +163,7 @@ def _create_version(
 ) -> ModelVersion:
     """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so.
 
-    The model that runs are linked to (`lineage`) gets the files, so that its measures are the version's too.
+    The model that runs are linked to (`lineage`) gets the files, so that the version leads to its evaluations.
     """
     logged = _find_model(client, experiment, entry) or client.create_logged_model(
         experiment,

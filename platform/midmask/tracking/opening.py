@@ -138,21 +138,14 @@ class OpenedRun(NamedTuple):
 def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> OpenedRun:
     """Finds or makes the run. After an answer that was lost, call it again: the token of the request leads to the run.
 
-    A param that differs when a run is resumed (only runtime fields can) goes to the tag `midmask.changed_on_resume`:
-    MLflow's params are immutable.
+    A run that is resumed keeps the params that it has, which are immutable: only runtime fields can differ.
     """
     with open(home / LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = _choose(client, experiment_id, request)
         run_id, stored = run.info.run_id, run.data.params
-        changed = {key: text for key, text in request.params.items() if stored.get(key, text) != text}
         tags = {**request.tags, TOKEN: request.token}
-        if changed:
-            tags["midmask.changed_on_resume"] = json.dumps(changed)
-        texts = tags_as_texts(tags)
-        client.log_batch(
-            run_id, tags=[RunTag(*item) for item in texts.items() if run.data.tags.get(item[0]) != item[1]]
-        )
+        client.log_batch(run_id, tags=[RunTag(*item) for item in tags.items() if run.data.tags.get(item[0]) != item[1]])
         if run.info.status != "RUNNING":
             client.update_run(run_id, status="RUNNING")
     if request.cached_run:

@@ -13,10 +13,10 @@ and carries no files, inputs, outputs and ends.
 """
 
 import logging
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ AT_ONCE = 1000
 """Metrics of the largest batch that MLflow accepts; MAX_METRICS_PER_BATCH of its validation."""
 
 MOST_WAITING = 50_000
-"""Reports that wait in memory, some 100 MB. Later ones are dropped: a training's are logged again from its trace."""
+"""Entries of a run that wait in memory, some 100 MB. Later reports are dropped: a training's are logged again from its
+trace."""
 
 SAMPLE_S, SAMPLES = 10, 3
 """Seconds between samples of the machine, and samples whose mean is a point, unless MLflow's variables differ."""
@@ -44,22 +45,15 @@ SAMPLE_S, SAMPLES = 10, 3
 Points = Callable[[Collection[int]], Iterable[tuple[int, dict[str, float]]]]
 """Steps that the store has -> (step, {key: value}) of those that it lacks."""
 
-
-class Report(NamedTuple):
-    """Metrics at a step."""
-
-    at: int  # milliseconds since 1970
-    step: int
-    values: dict[str, float]
-    model: str = ""  # fingerprint of the model that was measured
-    dataset: tuple[str, str] = ("", "")  # name and digest of what it was measured on
+Report = list[Metric]
+"""Metrics of a step, which are sent together."""
 
 
 class Entry(NamedTuple):
     """What else is sent."""
 
     kind: str  # as a warning calls it
-    send: Callable[[MlflowClient, "Outbox"], None]  # doing so again changes nothing
+    send: Callable[[MlflowClient], object]  # doing so again changes nothing
     # whether it may fail for reasons of its own: a folder that cannot be written, a server that knows no models
     can_be_left_out: bool = True
 
@@ -67,21 +61,53 @@ class Entry(NamedTuple):
 class Outbox:
     """A run's entries that have not arrived, and what the thread knows of the run. Guarded by the sender's lock."""
 
-    def __init__(self, request: RunRequest, first: Entry) -> None:
+    def __init__(self, request: RunRequest) -> None:
         self.request = request
         self.run_id = ""
-        self.entries: deque[Entry | Report] = deque([first])
+        self.entries = deque[Entry | Report]()
         self.closing = bool(request.cached_run)
         self.ignored = False  # whether nothing more is sent: the run was refused, or is a link
         self.error: Exception | None = None  # why it was refused
         self.is_resumed = False
         self.last_steps: dict[str, int] = {}
-        self.models: dict[str, str] = {}  # fingerprint -> id of a logged model
         self.monitor: SystemMetricsMonitor | None = None
 
     @property
     def shown(self) -> str:
         return self.run_id or self.request.name
+
+    def send_reports(self, client: MlflowClient, reports: Iterable[Report]) -> None:
+        """A key's step that the run has is left out: a worker that resumes from a checkpoint logs the same again."""
+        last_steps, rows = dict(self.last_steps), list[Metric]()
+        for report in reports:
+            new = [metric for metric in report if last_steps.get(metric.key, -1) < metric.step]
+            last_steps.update({metric.key: metric.step for metric in new})
+            rows += new
+        client.log_batch(self.run_id, metrics=rows)
+        self.last_steps = last_steps
+
+    def send_curve(self, key: str, points: Points, at: int, client: MlflowClient) -> None:
+        """The points of a training that the run lacks, whole points in one request."""
+        rows: list[Metric] = []
+        for step, report in points({metric.step for metric in client.get_metric_history(self.run_id, key)}):
+            if len(rows) + len(report) > AT_ONCE:
+                client.log_batch(self.run_id, metrics=rows)
+                rows = []
+            rows += [Metric(name, value, at, step) for name, value in report.items()]
+            self.last_steps |= {name: max(step, self.last_steps.get(name, step)) for name in report}
+        client.log_batch(self.run_id, metrics=rows)
+
+    def start_monitor(self, uri: str) -> None:
+        """How busy this machine is, as MLflow measures it, on a thread that ends at the first answer that fails."""
+        is_on = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
+        if is_on.get() or not is_on.is_set():
+            self.monitor = SystemMetricsMonitor(self.run_id, SAMPLE_S, SAMPLES, self.is_resumed, tracking_uri=uri)
+            self.monitor.start()
+
+    def stop_monitor(self) -> None:
+        if self.monitor:
+            self.monitor.finish()
+            self.monitor = None
 
 
 class Sender:
@@ -91,7 +117,6 @@ class Sender:
         self.uri, self.experiment_id = uri, experiment_id
         self._client, self._home, self._patience = client, home, patience
         self._outboxes: list[Outbox] = []
-        self._waiting_reports = 0
         self._away: Exception | None = None
         self._hurried = 0
         self._stopped = threading.Event()
@@ -100,13 +125,13 @@ class Sender:
         self._thread = threading.Thread(target=self._send_until_stopped, name="midmask-tracking", daemon=True)
         self._thread.start()
 
-    def open(self, request: RunRequest) -> Outbox:
-        """An outbox for a run, which is opened as soon as the store answers."""
+    def open(self, outbox: Outbox) -> None:
+        """Opens the run as soon as the store answers."""
         with self._changed:
-            request.unless_finished = self._away is not None
-            self._outboxes.append(outbox := Outbox(request, Entry("open", self._open, can_be_left_out=False)))
+            outbox.request.unless_finished = self._away is not None
+            outbox.entries.append(Entry("open", partial(self._open, outbox), can_be_left_out=False))
+            self._outboxes.append(outbox)
             self._changed.notify_all()
-        return outbox
 
     def put(self, outbox: Outbox, entry: Entry | Report, *, is_last: bool = False) -> None:
         """Queues an entry; none may follow the last.
@@ -118,9 +143,8 @@ class Sender:
             if outbox.closing:
                 raise RuntimeError(f"run {outbox.shown} is finished; {kind_of(entry)} came too late")
             outbox.closing = is_last
-            is_dropped = isinstance(entry, Report) and self._waiting_reports >= MOST_WAITING
+            is_dropped = isinstance(entry, list) and len(outbox.entries) >= MOST_WAITING
             if not (outbox.ignored or is_dropped):
-                self._waiting_reports += isinstance(entry, Report)
                 outbox.entries.append(entry)
             self._changed.notify_all()
 
@@ -149,7 +173,7 @@ class Sender:
             self._changed.notify_all()
         self._thread.join(self._patience.retry)
         for outbox in self._outboxes:
-            stop_monitor(outbox)
+            outbox.stop_monitor()
         return sum(bool(outbox.entries) for outbox in self._outboxes)
 
     def note_outage(self, error: Exception) -> None:
@@ -190,7 +214,7 @@ class Sender:
         with self._changed:
             batch, size = list[Entry | Report](), 0
             for entry in outbox.entries:
-                size += len(entry.values) if isinstance(entry, Report) else AT_ONCE
+                size += len(entry) if isinstance(entry, list) else AT_ONCE
                 if batch and (isinstance(entry, Entry) or size > AT_ONCE):
                     break
                 batch.append(entry)
@@ -202,9 +226,9 @@ class Sender:
         while True:
             try:
                 if isinstance(first, Entry):
-                    first.send(self._client, outbox)
+                    first.send(self._client)
                 else:
-                    _send_reports(self._client, outbox, [entry for entry in batch if isinstance(entry, Report)])
+                    outbox.send_reports(self._client, [entry for entry in batch if isinstance(entry, list)])
                 break
             except Exception as error:  # MLflow's, its libraries', and those of answers that are not its
                 strikes += isinstance(first, Entry) and first.can_be_left_out and self._is_reachable()
@@ -247,12 +271,12 @@ class Sender:
                 log.info("the tracking store %s is back", redacted(self.uri))
             self._away = None
             for _ in range(len(outbox.entries) if outbox.ignored else len(batch)):
-                self._waiting_reports -= isinstance(outbox.entries.popleft(), Report)
+                outbox.entries.popleft()
             if outbox.closing and not outbox.entries:
                 self._outboxes.remove(outbox)
             self._changed.notify_all()
 
-    def _open(self, client: MlflowClient, outbox: Outbox) -> None:
+    def _open(self, outbox: Outbox, client: MlflowClient) -> None:
         opened = open_run(client, self.experiment_id, outbox.request, self._home)
         with self._changed:
             outbox.run_id, outbox.last_steps, outbox.is_resumed = opened
@@ -261,48 +285,3 @@ class Sender:
 
 def kind_of(entry: Entry | Report) -> str:
     return entry.kind if isinstance(entry, Entry) else "metrics"
-
-
-def _send_reports(client: MlflowClient, outbox: Outbox, reports: Iterable[Report]) -> None:
-    """Metrics at steps. A key's step that the run has is left out: a worker that resumes from a checkpoint logs the
-    same steps again.
-    """
-    last_steps, rows = dict(outbox.last_steps), list[Metric]()
-    for report in reports:
-        new = {key: value for key, value in report.values.items() if last_steps.get(key, -1) < report.step}
-        last_steps.update(dict.fromkeys(new, report.step))
-        about: dict[str, str] = {}
-        if model_id := outbox.models.get(report.model):
-            name, digest = report.dataset
-            about = {"model_id": model_id, "dataset_name": name, "dataset_digest": digest, "run_id": outbox.run_id}
-        for key, value in new.items():  # one that is not finite is the run's alone: to a model MLflow would call it 0
-            rows.append(Metric(key, value, report.at, report.step, **(about if math.isfinite(value) else {})))
-    client.log_batch(outbox.run_id, metrics=rows)
-    outbox.last_steps = last_steps
-
-
-def send_curve(client: MlflowClient, outbox: Outbox, key: str, points: Points, at: int) -> None:
-    """The points of a training that the run lacks, whole points in one request."""
-    rows: list[Metric] = []
-    for step, report in points({metric.step for metric in client.get_metric_history(outbox.run_id, key)}):
-        if len(rows) + len(report) > AT_ONCE:
-            client.log_batch(outbox.run_id, metrics=rows)
-            rows = []
-        rows += [Metric(name, value, at, step) for name, value in report.items()]
-        outbox.last_steps |= {name: max(step, outbox.last_steps.get(name, step)) for name in report}
-    client.log_batch(outbox.run_id, metrics=rows)
-
-
-def start_monitor(outbox: Outbox, uri: str) -> None:
-    """How busy this machine is, as MLflow measures it on a thread; the thread ends at the first answer that fails."""
-    is_on = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
-    if is_on.get() or not is_on.is_set():
-        monitor = SystemMetricsMonitor(outbox.run_id, SAMPLE_S, SAMPLES, outbox.is_resumed, tracking_uri=uri)
-        monitor.start()
-        outbox.monitor = monitor
-
-
-def stop_monitor(outbox: Outbox) -> None:
-    if outbox.monitor:
-        outbox.monitor.finish()
-        outbox.monitor = None
