@@ -108,8 +108,8 @@ class JobProgress:
         self.plan(steps)
 
     def begin(self, step: Step) -> None:
-        """A step starts. One that was not planned takes the place of the first of its kind that waits, if there is one: a
-        search draws the points of its trials while it runs.
+        """A step starts. One that was not planned takes the place of the first of its kind that waits: a search draws
+        the points of its trials while it runs.
         """
         with self._lock:
             waiting = (key for key, left in self._left.items() if left.step.name == step.name and not left.begun)
@@ -167,17 +167,16 @@ class JobProgress:
             return self._ended, self._ended + len(self._left)
 
     def __str__(self) -> str:
-        """`trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known; of a job without phases
-        the step that began last in their place.
+        """`trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known; a job without phases
+        has the step that began last in their place.
         """
         (done, steps), rest = self.steps(), self.seconds_left()
+        count = steps and f"{done} of {steps} steps"
         left = (
             f"{clock(rest or 0.0)} of the budget left" if self.budget_left else rest and f"about {duration(rest)} left"
         )
         best = self._best and f"best so far {self._best}"
-        return " · ".join(
-            part for part in (self.phase or self._latest, steps and f"{done} of {steps} steps", left, best) if part
-        )
+        return " · ".join(part for part in (self.phase or self._latest, count, left, best) if part)
 
     def due_line(self) -> str | None:
         """The line that is due: when a phase begins, and a minute after the last one."""
