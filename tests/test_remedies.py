@@ -134,7 +134,7 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
 
 FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
-    "--help --head --mlflow-ui --baseline".split()
+    "--help --head --baseline".split()
 )
 """Flags of ray, mlflow, streamlit, pip, the page that Streamlit runs, and `python -m midmask.benchmark.figures`."""
 

@@ -67,7 +67,7 @@ def test_the_sentence_says_who_is_better_or_that_nobody_is(own: np.ndarray, said
 
 def view_of(runs: list[TrackedRow]) -> StoreView:
     found = rows(runs)
-    return StoreView("", None, runs, found, entries(found), per_query_of, datetime.now(UTC))
+    return StoreView("", runs, found, entries(found), per_query_of, datetime.now(UTC))
 
 
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:

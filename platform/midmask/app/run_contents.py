@@ -199,6 +199,11 @@ def is_bm25(step: Step) -> bool:
     return "bm25" in (step.name, *(source.name for source in step.inputs.values()))
 
 
+def is_run_file(step: Step) -> bool:
+    """Whether a step evaluates a ranked list of another tool."""
+    return "ranked" in step.inputs and step.inputs["ranked"].name == "read_run"
+
+
 def step_params(step: Step) -> dict[str, str]:
     """Params of one step's run beside those of its recipe."""
     folder = evaluated_folder(step)
@@ -293,7 +298,7 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
             {artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(part_result["queries"])}
         )
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
-    if step.inputs["ranked"].name != "read_run":  # what another tool's list has cost is not known
+    if not is_run_file(step):  # what another tool's list has cost is not known
         run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
     if result["split_made_here"]:

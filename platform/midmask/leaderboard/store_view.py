@@ -24,7 +24,6 @@ class StoreView:
     """
 
     uri: str
-    ui: str | None  # where MLflow's own pages are served; None: their usual place
     runs: Sequence[TrackedRow]
     rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
@@ -33,10 +32,10 @@ class StoreView:
 
     def link(self, run: TrackedRow) -> str:
         """The address of a run in MLflow's own pages."""
-        return f"{ui_address(self.uri, self.ui)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
+        return f"{ui_address(self.uri)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
 
 
-def look(uri: str, ui: str | None = None) -> StoreView:
+def look(uri: str) -> StoreView:
     """Reads the store.
 
     Raises:
@@ -44,4 +43,4 @@ def look(uri: str, ui: str | None = None) -> StoreView:
     """
     runs, looked = read_runs(uri), datetime.now(UTC)
     found = rows(runs)
-    return StoreView(uri, ui, runs, found, entries(found), per_query_files(uri, artifact_cache()), looked)
+    return StoreView(uri, runs, found, entries(found), per_query_files(uri, artifact_cache()), looked)

@@ -21,7 +21,6 @@ from midmask.tracking.names import command_over, resolve_tracking_uri
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
-    parser.add_argument("--mlflow-ui", help="where MLflow's own pages are served, for the links")
     parser.add_argument("--verdict", metavar="FOLDER", help="a verdict's folder, whose systems Search asks")
     return parser.parse_args()
 
@@ -32,7 +31,7 @@ def page() -> None:
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
-        store = store_at(uri, given.mlflow_ui)
+        store = store_at(uri)
     except UserError as error:
         without_runs(str(error), given.verdict)
         return
@@ -51,13 +50,13 @@ def page() -> None:
 
 
 @st.cache_resource(ttl=30, max_entries=4, show_spinner="Reading the runs")
-def store_at(uri: str, ui: str | None) -> StoreView:
+def store_at(uri: str) -> StoreView:
     """What a store holds, as it was half a minute ago or later, shared by all sessions.
 
     Raises:
         UserError: if it does not answer.
     """
-    return look(uri, ui)
+    return look(uri)
 
 
 def without_runs(error: str, verdict: str | None) -> None:

@@ -39,7 +39,7 @@ def show(verdict: str | None) -> None:
     """
     if verdict is None:
         st.info("No verdict was named. Start the dashboard with the folder that `midmask choose` wrote:")
-        st.code("midmask ui --verdict FOLDER", language="bash", wrap_lines=True)
+        st.code("midmask leaderboard --verdict FOLDER", language="bash", wrap_lines=True)
         return
     try:
         site, store = _opened(verdict)

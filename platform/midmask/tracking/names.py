@@ -70,10 +70,8 @@ def command_over(uri: str, name: str) -> str:
     return f"MLFLOW_TRACKING_URI={shlex.quote(redacted(uri))} {shell_command()} {name}"
 
 
-def ui_address(uri: str, ui: str | None = None) -> str:
-    """The root of MLflow's pages: `ui` if given, the server itself, or where `midmask ui` puts them."""
-    if ui:
-        return ui.rstrip("/")
+def ui_address(uri: str) -> str:
+    """The root of MLflow's pages: the server itself, or where `midmask ui` puts them."""
     if is_database(uri):
         return "http://127.0.0.1:5000"
     parts = urlsplit(uri)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Param, Run, RunTag
@@ -127,16 +127,9 @@ class RunRequest:
     tried: bool = False
 
 
-class OpenedRun(NamedTuple):
-    """A run of the store."""
-
-    run_id: str
-    last_steps: dict[str, int]  # of each of its metrics
-    is_resumed: bool  # whether a process has written it before
-
-
-def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> OpenedRun:
-    """Finds or makes the run. After an answer that was lost, call it again: the token of the request leads to the run.
+def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> tuple[str, dict[str, int]]:
+    """Finds or makes the run: its id, and the last step of each of its metrics. After an answer that was lost, call it
+    again: the token of the request leads to the run.
 
     A run that is resumed keeps the params that it has, which are immutable: only runtime fields can differ.
     """
@@ -152,8 +145,7 @@ def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home
         client.set_terminated(run_id, STATUSES["cached"])
     else:
         client.log_batch(run_id, params=[Param(*item) for item in request.params.items() if item[0] not in stored])
-    steps = {metric.key: metric.step for metric in run.data.to_proto().metrics}
-    return OpenedRun(run_id, steps, bool(steps) or run.data.tags.get(TOKEN) != request.token)
+    return run_id, {metric.key: metric.step for metric in run.data.to_proto().metrics}
 
 
 def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Run:

@@ -68,7 +68,6 @@ class Outbox:
         self.closing = bool(request.cached_run)
         self.ignored = False  # whether nothing more is sent: the run was refused, or is a link
         self.error: Exception | None = None  # why it was refused
-        self.is_resumed = False
         self.last_steps: dict[str, int] = {}
         self.monitor: SystemMetricsMonitor | None = None
 
@@ -101,7 +100,7 @@ class Outbox:
         """How busy this machine is, as MLflow measures it, on a thread that ends at the first answer that fails."""
         is_on = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
         if is_on.get() or not is_on.is_set():
-            self.monitor = SystemMetricsMonitor(self.run_id, SAMPLE_S, SAMPLES, self.is_resumed, tracking_uri=uri)
+            self.monitor = SystemMetricsMonitor(self.run_id, SAMPLE_S, SAMPLES, resume_logging=True, tracking_uri=uri)
             self.monitor.start()
 
     def stop_monitor(self) -> None:
@@ -279,7 +278,7 @@ class Sender:
     def _open(self, outbox: Outbox, client: MlflowClient) -> None:
         opened = open_run(client, self.experiment_id, outbox.request, self._home)
         with self._changed:
-            outbox.run_id, outbox.last_steps, outbox.is_resumed = opened
+            outbox.run_id, outbox.last_steps = opened
             outbox.ignored = bool(outbox.request.cached_run)
 
 

@@ -21,7 +21,7 @@ def _script(view, uri, runs, per_query):  # type: ignore[no-untyped-def]  # its 
     from midmask.leaderboard.store_view import StoreView
 
     found = rows(runs)
-    store = StoreView(uri, None, runs, found, entries(found), per_query, datetime.now(UTC))
+    store = StoreView(uri, runs, found, entries(found), per_query, datetime.now(UTC))
     importlib.import_module(f"midmask.pages.{view}").show(None if view == "search" else store)
 
 
