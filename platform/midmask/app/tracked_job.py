@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import JobProgress, StepProgress, displayed
+from midmask.app.progress import JobProgress, StepProgress, details_log, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -38,10 +38,6 @@ from midmask.tracking.runs import TrackedRun, Tracker
 log = logging.getLogger(__name__)
 
 
-details_log = logging.getLogger(f"{__name__}.details")
-"""Logger of lines that only the log file gets."""
-
-
 @dataclass(frozen=True)
 class TrackedJob:
     """A job while its run is open."""
@@ -59,7 +55,7 @@ class TrackedJob:
 
     def link_finished(self, name: str, tags: Mapping[str, str]) -> bool:
         """Nests a link to the finished run with the same step and fingerprint; false if there is no such run."""
-        return _link_finished(self.tracker, name, tags, self.run.id) is not None
+        return self.tracker.link_finished(name, tags, self.run.id) is not None
 
 
 @contextmanager
@@ -80,7 +76,7 @@ def open_job(
     """
     storage = Place(options.storage)
     with Tracker(options.tracking_uri, options.home) as tracker:
-        if finished and (earlier := _link_finished(tracker, name, tags, None)):
+        if finished and (earlier := tracker.link_finished(name, tags, None)):
             log.info("already computed in run %s; nothing to do", earlier)
             yield None
             return
@@ -101,14 +97,6 @@ def _expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) 
     beside = use.side_by_side
     plan = estimate(steps, storage, workers=beside, per_training=use.processes, side_by_side=beside > 1)
     return {charge.step.fingerprint: 3600 * charge.hours for charge in plan.charges}
-
-
-def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
-    """The id of the finished run that is now linked."""
-    finished = tracker.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).finished
-    if finished:
-        tracker.run(f"{name} (cached)", tags=tags, params={}, parent=parent, cached_run=finished)
-    return finished
 
 
 @dataclass(frozen=True)

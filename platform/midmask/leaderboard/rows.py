@@ -8,7 +8,6 @@ here, never guessed. Per-query values are artifacts, and may lie on another mach
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import ir_measures
@@ -179,16 +178,12 @@ PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
 
 
 @cache
-def per_query_files(uri: str, cache: Path) -> PerQueryOf:
-    """Values per query from the files of a store's runs. Raises UserError if the store at `uri` does not answer.
-
-    Args:
-        cache: folder for files that lie on another machine.
-    """
+def per_query_files(uri: str) -> PerQueryOf:
+    """Values per query from the files of a store's runs. Raises UserError if the store at `uri` does not answer."""
 
     @lru_cache(KEPT)
     def read(run_id: str, corpus: str, split: str) -> pa.Table | None:
-        path = artifact_file(uri, run_id, f"per_query/{corpus}.{split}.parquet", cache)
+        path = artifact_file(uri, run_id, f"per_query/{corpus}.{split}.parquet")
         return None if path is None else pq.read_table(path)
 
     return lambda row: read(row.run.run_id, row.place.corpus, row.place.split)

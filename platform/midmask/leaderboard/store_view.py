@@ -1,20 +1,13 @@
 """The tracked runs of a store and what is made of them, as they were known at a time: what pages and commands read."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from midmask.leaderboard.entries import Entry, entries
 from midmask.leaderboard.rows import LeaderboardRow, PerQueryOf, per_query_files, rows
 from midmask.tracking.names import ui_address
 from midmask.tracking.reading import TrackedRow, read_runs
-
-
-def artifact_cache() -> Path:
-    """Where copies of artifacts of other machines are kept: below XDG_CACHE_HOME, else below ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "midmask" / "artifacts"
 
 
 @dataclass(frozen=True)
@@ -43,4 +36,4 @@ def look(uri: str) -> StoreView:
     """
     runs, looked = read_runs(uri), datetime.now(UTC)
     found = rows(runs)
-    return StoreView(uri, runs, found, entries(found), per_query_files(uri, artifact_cache()), looked)
+    return StoreView(uri, runs, found, entries(found), per_query_files(uri), looked)

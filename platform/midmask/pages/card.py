@@ -12,7 +12,7 @@ from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, comm
 from midmask.leaderboard.board import COSTS, HEADS, RECALLS, Board, cost_text, measured, rank_text
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.rows import LeaderboardRow
-from midmask.leaderboard.store_view import StoreView, artifact_cache
+from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import choice, link
 from midmask.store.artifact import Artifact
 from midmask.tracking.names import EXECUTOR, RECIPE_FILE
@@ -86,7 +86,7 @@ def models(artifacts: Sequence[Artifact], row: LeaderboardRow) -> None:
 def again(store: StoreView, row: LeaderboardRow, artifacts: Sequence[Artifact]) -> None:
     """Draws the command that evaluates the system again, from the recipe that its run has saved."""
     run = row.run
-    recipe = artifact_file(store.uri, run.run_id, RECIPE_FILE, artifact_cache())
+    recipe = artifact_file(store.uri, run.run_id, RECIPE_FILE)
     if recipe is None:
         st.warning(f"The run has no {RECIPE_FILE}: it was made before runs saved their recipes. Its params name all.")
         return

@@ -9,7 +9,7 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, sweeps
-from midmask.leaderboard.store_view import StoreView, artifact_cache
+from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import choice, draw, link, show_table, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
@@ -53,7 +53,7 @@ def _name(run: TrackedRow) -> str:
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
 def read(uri: str, run_id: str) -> SweepResult | None:
     """Reads the file of a finished sweep, which never changes."""
-    return read_sweep(uri, run_id, artifact_cache())
+    return read_sweep(uri, run_id)
 
 
 def finished(sweep: SweepResult, parent: TrackedRow, store: StoreView) -> None:

@@ -8,7 +8,7 @@ import posixpath
 import re
 import shlex
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from midmask.core.process import shell_command
 from midmask.core.redaction import redacted
@@ -195,18 +195,12 @@ def _segment(text: str) -> str:
 
 
 def _escape(text: str, kept: str) -> str:
-    return "".join(
-        sign
-        if sign.isascii() and (sign.isalnum() or sign in kept)
-        else "".join(f":{byte:02x}" for byte in sign.encode())
-        for sign in text
-    )
+    """All but ASCII's letters and digits, and the kept signs, as a URL has them, with `:` in place of `%`."""
+    return re.sub(f"[^A-Za-z0-9{re.escape(kept)}]", lambda sign: f":{sign[0].encode().hex(':')}", text)
 
 
 def _unescape(text: str) -> str:
-    head, *codes = text.split(":")
-    data = head.encode() + b"".join(bytes([int(code[:2], 16)]) + code[2:].encode() for code in codes)
-    return data.decode()
+    return unquote(text.replace(":", "%"))
 
 
 def check_key(key: str) -> str:

@@ -213,6 +213,13 @@ class Tracker:
         self._runs = [*(other for other in self._runs if other.is_open), run]
         return run
 
+    def link_finished(self, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
+        """The id of the finished run with the fingerprint and step of these tags, to which a small run now links."""
+        finished = self.find(tags[FINGERPRINT], step=tags[STEP]).finished
+        if finished:
+            self.run(f"{name} (cached)", tags=tags, params={}, parent=parent, cached_run=finished)
+        return finished
+
     def close(self) -> None:
         """Sends what is left, for `patience.close` seconds at most."""
         if unsent := self._sender.close():
