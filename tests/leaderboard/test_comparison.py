@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, sentence
 from midmask.experiment.plan import plan
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
-from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
+from midmask.leaderboard.comparison import as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import LeaderboardRow, measured, rows
@@ -101,7 +102,7 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
 
     named = {"a|b": systems["bm25"], "*c*": systems["none"]}
     found = compare_systems(named, "squad dev", per_query, measures=[], queries=3)
-    plain, markdown = as_text(found), as_markdown(found)
+    plain, markdown = as_text(found), as_text(found, markdown_text)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
     assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))
     assert "|b" not in markdown.replace("\\|", "")

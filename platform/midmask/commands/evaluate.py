@@ -4,10 +4,11 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_zero_shot_flag, same_store
+from midmask.app.flags import add_zero_shot_flag
 from midmask.app.job import Options, resolve_corpus
 from midmask.commands import program
 from midmask.errors import UserError
+from midmask.tracking.names import command_over
 
 
 def _evaluate_retriever_flags(parser: ArgumentParser) -> None:
@@ -120,7 +121,7 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
         from midmask.experiment.report import results_table, run_files_sentence
 
         place = f"{recipe.corpus.short_name} {split}"
-        test = f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()
+        test = command_over(options.tracking_uri, f"compare {shlex.join(done)}")
         further = {"test the differences": test} if len(done) > 1 else {}
         print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further))
 

@@ -106,7 +106,8 @@ def compare(flags: Namespace) -> None:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
     if flags.queries < 0:
         raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
-    from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
+    from midmask.evaluation.rendering import markdown_text
+    from midmask.leaderboard.comparison import as_csv, as_text, compare_systems
     from midmask.leaderboard.rows import place_names
     from midmask.leaderboard.selection import select_systems
     from midmask.leaderboard.store_view import look
@@ -120,7 +121,7 @@ def compare(flags: Namespace) -> None:
         measures=flags.measures,
         queries=flags.queries,
     )
-    print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
+    print(as_csv(comparison) if flags.csv else as_text(comparison, markdown_text if flags.markdown else str))
 
 
 def _export_mteb_flags(parser: ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
-from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
+from midmask.evaluation.rendering import csv_cell, markdown
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
@@ -179,7 +179,7 @@ def caption(comparison: SystemComparison) -> str:
     return " ".join(said)
 
 
-SIDES: tuple[Sided, ...] = ("wins", "losses")
+SIDES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
 
 @dataclass(frozen=True)
@@ -261,20 +261,9 @@ def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow]) -> Mapping
 TEXT = 100
 """Characters of a query, its id included, that are shown."""
 
-TITLES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
-
-def as_text(report: ComparisonReport) -> str:
-    """The comparison as text for a terminal; names and queries are not escaped."""
-    return _render(report, str)
-
-
-def as_markdown(report: ComparisonReport) -> str:
-    """The comparison as Markdown; names and queries are escaped."""
-    return _render(report, markdown_text)
-
-
-def _render(report: ComparisonReport, text: Callable[[str], str]) -> str:
+def as_text(report: ComparisonReport, text: Callable[[str], str] = str) -> str:
+    """The comparison as text for a terminal; with `markdown_text`, which escapes names and queries, as Markdown."""
     table = report.comparison.table
     tests = table.comparisons[table.columns[0]]
     blocks = [text(sentence(row, report.place, len(tests))) for row in tests]
@@ -282,7 +271,7 @@ def _render(report: ComparisonReport, text: Callable[[str], str]) -> str:
     blocks += [text(caption(report.comparison))]
     for (system, side), listed in report.widest.items():
         if listed:
-            title = text(f"Where {system} {TITLES[side]} most, in {table.columns[0]}:")
+            title = text(f"Where {system} {SIDES[side]} most, in {table.columns[0]}:")
             blocks += [title, _query_table(report, system, side, text)]
     return "\n\n".join(blocks)
 
