@@ -16,6 +16,7 @@ from hypothesis import strategies as some
 from midmask.core.config import Config, flatten, is_runtime
 from midmask.leaderboard.board import HOURS, Board, View, board_of, table_of
 from midmask.leaderboard.entries import (
+    LABELS,
     SEEDS,
     WITHOUT_EFFECT,
     Entry,
@@ -134,15 +135,18 @@ BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def row(recipe: str, number: int, values: dict[str, float], costs: dict[str, float]) -> LeaderboardRow:
-    labels = dict(recipe=recipe, protocol="p", representation="dense", backbone="tiny", pretrain_on="corpus")
-    tags = {f"midmask.{name}": value for name, value in {**labels, "seed": str(number)}.items()}
+    tags = {f"midmask.{name}": value for name, value in {**labels(recipe), "seed": str(number)}.items()}
     started, metrics = BEGAN + timedelta(minutes=number), {f"cost/{name}": value for name, value in costs.items()}
     ids = (f"{recipe}{number}", "1", recipe, None, "finished")
     return LeaderboardRow(TrackedRow(*ids, started, started, tags, {}, metrics), PLACE, values)
 
 
 def entry(recipe: str, rows: Sequence[LeaderboardRow], note: str = "") -> Entry:
-    return Entry(recipe, "corpus", "dense", "p", "tiny", note, False, rows[0].run.started, {PLACE: tuple(rows)})
+    return Entry(labels(recipe), note, False, {PLACE: tuple(rows)})
+
+
+def labels(recipe: str) -> dict[str, str]:
+    return dict(zip(LABELS, (recipe, "corpus", "dense", "p", "tiny"), strict=True))
 
 
 def board(found: Sequence[Entry]) -> Board:
@@ -192,7 +196,7 @@ def test_bold_are_the_highest_and_those_that_rounding_alone_tells_from_it(found,
 def test_a_cost_is_the_mean_over_the_runs_each_once(seconds: list[float]) -> None:
     rows = [row("s", at, {"RR@10": 0.5}, {"train_seconds": one}) for at, one in enumerate(seconds)]
     test = PLACE._replace(split="test")
-    own = Entry("s", "corpus", "dense", "p", "tiny", "", False, BEGAN, {PLACE: tuple(rows), test: tuple(rows[:1])})
+    own = Entry(labels("s"), "", False, {PLACE: tuple(rows), test: tuple(rows[:1])})
     assert own.cost("train_seconds", [PLACE, test]) == pytest.approx(fmean(seconds))
     assert own.cost("gpu_hours", [PLACE]) is None
     assert board([own]).cost(own, HOURS) == pytest.approx(fmean(seconds) / 3600)

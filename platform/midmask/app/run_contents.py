@@ -151,12 +151,8 @@ def pretraining_sources(recipe: Recipe) -> str:
 
 
 BM25_TAGS = {
-    "midmask.recipe": "bm25",
-    "midmask.objective": "none",
-    "midmask.pretrain_on": "none",
-    "midmask.backbone": "none",
-    "midmask.protocol": "none",
-    "midmask.representation": "bm25",
+    **dict.fromkeys(("midmask.recipe", "midmask.representation"), "bm25"),
+    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), "none"),
 }
 """Tags of BM25's runs, in place of those of the recipe that it is held against."""
 

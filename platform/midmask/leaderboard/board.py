@@ -85,7 +85,7 @@ class Board:
         """The distinct values of a label over the systems. BM25 has no pre-training and is its own representation, and
         a model folder has no protocol.
         """
-        values = ((getattr(entry, name), entry.recipe) for entry in self.systems.values())
+        values = ((entry.labels[name], entry.recipe) for entry in self.systems.values())
         return {value for value, recipe in values if value not in ("", "none", recipe)}
 
     def mark(self, entry: Entry, column: MeasuredColumn) -> Mark:
@@ -179,7 +179,7 @@ def _line(board: Board, entry: Entry) -> dict[str, object]:
         RANK: board.ranks.get(entry.name),
         ALLOWED: board.allowed(entry),
         SYSTEM: entry.recipe,
-        **{HEADS[name]: getattr(entry, name) for name in board.fields},
+        **{HEADS[name]: entry.labels[name] for name in board.fields},
         "Settings": ", ".join(filter(None, (entry.note, "trial" if entry.trial else ""))),
         **{column.head: measured(board, entry, column) for column in board.columns},
         **{name: board.cost(entry, name) for name in (*COSTS, *RECALLS)},

@@ -73,12 +73,14 @@ def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
     for entry in found:
         alike.setdefault(entry.recipe, []).append(entry)
     fields = {
-        recipe: [name for name in (*LABELS[1:], "note") if len({getattr(entry, name) for entry in group}) > 1]
+        recipe: [name for name in LABELS[1:] if len({entry.labels[name] for entry in group}) > 1]
         for recipe, group in alike.items()
     }
     names: dict[str, Entry] = {}
     for entry in found:
-        parts = [entry.recipe, *(getattr(entry, name) for name in fields[entry.recipe]), "trial" if entry.trial else ""]
+        note = entry.note if len({other.note for other in alike[entry.recipe]}) > 1 else ""
+        labels = [entry.labels[name] for name in fields[entry.recipe]]
+        parts = [entry.recipe, *labels, note, "trial" if entry.trial else ""]
         name = SEPARATOR.join(filter(None, parts))
         names[entry.name if name in names else name] = entry
     return names

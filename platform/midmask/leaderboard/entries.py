@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -55,21 +55,23 @@ class Value:
 class Entry:
     """One system, with the results of all its seeds."""
 
-    recipe: str
-    pretrain_on: str
-    representation: str
-    protocol: str
-    backbone: str
+    labels: Mapping[str, str]  # by `LABELS`
     note: str  # the settings in which it differs from others of the same labels; empty if there are none
     trial: bool
-    started: datetime
     rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]  # one row per seed for every place
 
     @property
+    def recipe(self) -> str:
+        return self.labels["recipe"]
+
+    @cached_property
+    def started(self) -> datetime:
+        return max(row.run.started for rows in self.rows.values() for row in rows)
+
+    @cached_property
     def name(self) -> str:
         """The unique name of the entry: its labels, its note and whether it is a trial."""
-        parts = [getattr(self, field) for field in LABELS]
-        return SEPARATOR.join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
+        return SEPARATOR.join(filter(None, (*self.labels.values(), self.note, "trial" if self.trial else "")))
 
     def value(self, place: CollectionSplit, measure: str) -> Value | None:
         numbers = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]
@@ -108,16 +110,11 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
         system, seeds = by_run[run_id]
         grouped.setdefault(system, {}).setdefault(row.place, {}).setdefault(seeds, row)
     notes = _notes(grouped)
-    return [_entry(system, places, notes[system]) for system, places in grouped.items()]
-
-
-def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
-    rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
-    started = max(row.run.started for by_seed in rows.values() for row in by_seed)
-    recipe, pretrain_on, representation, protocol, backbone = system.labels
-    return Entry(
-        recipe, pretrain_on, representation, protocol, backbone, note, trial=system.trial, started=started, rows=rows
-    )
+    made = []
+    for system, places in grouped.items():
+        rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
+        made.append(Entry(dict(zip(LABELS, system.labels, strict=True)), notes[system], system.trial, rows))
+    return made
 
 
 def _labels(row: LeaderboardRow) -> tuple[str, ...]:

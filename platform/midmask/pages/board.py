@@ -211,5 +211,5 @@ def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
 
 def _point_name(board: Board, entry: Entry) -> str:
     """Recipe, and representation where systems differ in it: what fits beside a point."""
-    parts = (entry.recipe, entry.representation if "representation" in board.fields else "")
+    parts = (entry.recipe, entry.labels["representation"] if "representation" in board.fields else "")
     return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

@@ -49,7 +49,7 @@ def facts(board: Board, entry: Entry, run: TrackedRow, store: StoreView) -> dict
     Args:
         run: the system's newest.
     """
-    known = {head: getattr(entry, name) for name, head in HEADS.items()} | {"Settings": entry.note}
+    known = {head: entry.labels[name] for name, head in HEADS.items()} | {"Settings": entry.note}
     known[f"Rank by {board.ranked.head}"] = rank_text(board, entry)
     known |= {column.head: measured(board, entry, column) for column in board.columns}
     paid = {name: board.cost(entry, name) for name in (*COSTS, *RECALLS)}
