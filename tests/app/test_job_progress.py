@@ -81,7 +81,7 @@ def test_an_estimate_that_fails_leaves_the_time_unknown() -> None:
 
     job = JobProgress(fail, Turned())
     job.plan(STEPS)
-    job.best("nDCG@10 0.4814")
+    job.best = "nDCG@10 0.4814"
     assert str(job) == f"starting · 0 of {len(STEPS)} steps · best so far nDCG@10 0.4814"
     job.begin(of("pretrain"))
     assert str(job).startswith("pretrain · 0 of ")

@@ -77,12 +77,13 @@ class JobProgress:
     ) -> None:
         self.budget_left: Callable[[], float] | None = None  # seconds after which a job with a time budget ends
         self.phase = ""  # of a sweep or a choice
+        self.best = ""  # result so far
         self._expect, self._clock, self._began = expect, clock, clock()
         self._expected: dict[str, float] = {}  # seconds by fingerprint, of every step that was ever planned
         self._left: dict[str, _Left] = {}  # by fingerprint
         self._ended, self._worked = 0, 0.0  # steps that are done, and the seconds that were expected of them
         self._lock = threading.Lock()
-        self._latest, self._best = "starting", ""
+        self._latest = "starting"
         self._shown: str | None = None
         self._due = JOB_LINE_S
 
@@ -139,10 +140,6 @@ class JobProgress:
             for step in steps:
                 self._left.pop(step.fingerprint, None)
 
-    def best(self, text: str) -> None:
-        """The best result so far."""
-        self._best = text
-
     def elapsed(self) -> float:
         """Seconds since the job began."""
         return self._clock() - self._began
@@ -175,7 +172,7 @@ class JobProgress:
         left = (
             f"{clock(rest or 0.0)} of the budget left" if self.budget_left else rest and f"about {duration(rest)} left"
         )
-        best = self._best and f"best so far {self._best}"
+        best = self.best and f"best so far {self.best}"
         return " · ".join(part for part in (self.phase or self._latest, count, left, best) if part)
 
     def due_line(self) -> str | None:

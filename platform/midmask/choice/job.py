@@ -54,7 +54,7 @@ class TrackedWorkshop:
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
         self._job.progress.budget_left = left
         self._job.progress.enter(phase)
-        self._job.progress.best(best)
+        self._job.progress.best = best
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
         compute(self._job, [TrackedSystem(recipe.name, recipe)], [step])

@@ -78,7 +78,7 @@ def show(store: StoreView) -> None:
         f"How many queries differ by how much; the {pairing.ties:,} ties are left out. The band is the 95% interval of "
         f"the mean difference over all {len(pairing.queries):,} queries."
     )
-    one_by_one(store, pairing, pair, measure, query, side)
+    one_by_one(pairing, pair, measure, query, side)
 
 
 def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
@@ -145,7 +145,7 @@ ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
 
 
-def one_by_one(store: StoreView, own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
+def one_by_one(own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
     """Cards of queries: one, or those that differ most.
 
     Args:
@@ -159,7 +159,7 @@ def one_by_one(store: StoreView, own: Pairing, pair: ComparedRuns, measure: str,
         )  # fmt: skip
         return
     values = own.values
-    show_queries(store, pair, {one: values[one] for one in chosen}, measure)
+    show_queries(pair, {one: values[one] for one in chosen}, measure)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
 
 
@@ -198,17 +198,11 @@ LONGEST_START = 90
 _card = TEMPLATES.get_template("query.html.jinja")
 
 
-def show_queries(
-    store: StoreView,
-    rows: Mapping[str, LeaderboardRow],
-    values: Mapping[str, tuple[float, float]],
-    measure: str,
-) -> None:
+def show_queries(rows: ComparedRuns, values: Mapping[str, tuple[float, float]], measure: str) -> None:
     """Draws these queries in their order.
 
     Args:
-        rows: a run of the system and one of the system that it is held against, by name. values: query -> their
-            values.
+        values: query -> its value in either run.
     """
     lists = [(name, artifact_place(row.run, row.place.corpus, row.place.split)) for name, row in rows.items()]
     found, missing = _read(tuple(values), lists)

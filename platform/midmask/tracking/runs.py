@@ -54,10 +54,6 @@ class TrackedRun(Outbox):
         """The run's id in the store. The first use waits for the store, and raises UserError if that is away."""
         return self._sender.run_id(self)
 
-    @property
-    def is_open(self) -> bool:
-        return not self.closing
-
     def _put(self, kind: str, send: Callable[[MlflowClient], object]) -> None:
         self._sender.put(self, Entry(kind, send))
 
@@ -168,7 +164,6 @@ class Tracker:
     """
 
     def __init__(self, uri: str, home: Path, patience: Patience = Patience()) -> None:  # noqa: B008 (frozen)
-        self._uri = uri
         home = home.absolute()
         with explained(uri):  # a home that may not be written is refused now
             home.mkdir(parents=True, exist_ok=True)
@@ -225,7 +220,7 @@ class Tracker:
         if unsent := self._sender.close():
             log.warning(
                 "values of %d run(s) have not reached the tracking store %s; the same command, given again, computes "
-                "nothing twice and logs them", unsent, redacted(self._uri),
+                "nothing twice and logs them", unsent, redacted(self._sender.uri),
             )  # fmt: skip
 
     def __enter__(self) -> "Tracker":

@@ -65,7 +65,7 @@ class Outbox:
         self.request = request
         self.run_id = ""
         self.entries = deque[Entry | Report]()
-        self.closing = bool(request.cached_run)
+        self.is_open = not request.cached_run  # whether more may be put into it
         self.ignored = False  # whether nothing more is sent: the run was refused, or is a link
         self.error: Exception | None = None  # why it was refused
         self.last_steps: dict[str, int] = {}
@@ -139,9 +139,9 @@ class Sender:
             RuntimeError: if the run was finished.
         """
         with self._changed:
-            if outbox.closing:
+            if not outbox.is_open:
                 raise RuntimeError(f"run {outbox.shown} is finished; {kind_of(entry)} came too late")
-            outbox.closing = is_last
+            outbox.is_open = not is_last
             is_dropped = isinstance(entry, list) and len(outbox.entries) >= MOST_WAITING
             if not (outbox.ignored or is_dropped):
                 outbox.entries.append(entry)
@@ -271,7 +271,7 @@ class Sender:
             self._away = None
             for _ in range(len(outbox.entries) if outbox.ignored else len(batch)):
                 outbox.entries.popleft()
-            if outbox.closing and not outbox.entries:
+            if not (outbox.is_open or outbox.entries):
                 self._outboxes.remove(outbox)
             self._changed.notify_all()
 
