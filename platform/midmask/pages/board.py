@@ -33,7 +33,7 @@ from midmask.leaderboard.entries import Entry, Marks, marks_of
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
 from midmask.leaderboard.store_view import StoreView
 from midmask.pages import card
-from midmask.pages.look import ALL, badge, choice, choices, draw, link, nothing_evaluated, show_table
+from midmask.pages.look import ALL, badge, choice, choices, draw, first, link, nothing_evaluated, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
 
@@ -140,9 +140,9 @@ def choose(found: Sequence[Entry]) -> View:
     """Draws the choices over these entries."""
     every = places_of(found)
     newest = newest_place(found)
-    corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
+    corpus = choice("Corpus", "corpus", [*first(newest.corpus, sorted({place.corpus for place in every})), ALL])
     inside = newest_place(found, "" if corpus == ALL else corpus)
-    split = choice("Split", "split", [*_first(inside.split, {place.split for place in every}), ALL])
+    split = choice("Split", "split", [*first(inside.split, sorted({place.split for place in every})), ALL])
     names = place_names(every)
     places = {place: names[place] for place in _places(every, corpus, split)}
     known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
@@ -150,11 +150,6 @@ def choose(found: Sequence[Entry]) -> View:
     measures = choices("Measures", "measures", known, known[:NARROW])
     trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
     return View(places, tuple(measures), trials, find)
-
-
-def _first(one: str, names: set[str]) -> list[str]:
-    """All names, ascending, but one that stands first: a choice without a value in the address falls on it."""
-    return [one, *sorted(names - {one})]
 
 
 def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:

@@ -28,7 +28,7 @@ from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names
 from midmask.leaderboard.store_view import StoreView
-from midmask.pages.look import TEMPLATES, choice, choices, draw, link, nothing_evaluated, show_table, tinted
+from midmask.pages.look import TEMPLATES, choice, choices, draw, first, link, nothing_evaluated, show_table, tinted
 from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, WIN
 from midmask.tracking.reading import TrackedRow
@@ -97,9 +97,8 @@ def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
 
 def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
     """Draws the choice of a baseline and of systems; the baseline comes first."""
-    first = found.baseline()
     with st.sidebar:
-        base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
+        base = choice("Held against", "base", first(found.baseline(), found.entries))
         others = found.others(place, measure, base)
         return [base, *choices("Systems", "systems", others, others[:SHOWN])]
 

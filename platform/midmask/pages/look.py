@@ -1,6 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,11 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     """Several of the options, in their order, in the page's address; the default where nothing is chosen."""
     chosen = st.multiselect(label, options, default, key=key, bind="query-params")
     return [option for option in options if option in (chosen or default)]
+
+
+def first(chosen: str, names: Iterable[str]) -> list[str]:
+    """The names, one of them at the front: a choice without a value in the page's address falls on it."""
+    return sorted(names, key=lambda name: name != chosen)
 
 
 def draw(figure: go.Figure, key: str, height: int = 320) -> None:
