@@ -62,7 +62,8 @@ class TrackedRun(Outbox):
         dropped: a worker that resumes from a checkpoint logs the same steps again.
         """
         now = _now()
-        self._sender.put(self, [Metric(check_key(key), float(value), now, step) for key, value in values.items()])
+        report = [Metric(check_key(key), float(value), now, step) for key, value in values.items()]
+        self._sender.put(self, Entry("metrics", can_be_left_out=False, report=report))
 
     def log_lacking(self, key: str, points: Points) -> None:
         """Logs the points of a curve that the run lacks in the end: a kill, or a long outage, may have lost some.

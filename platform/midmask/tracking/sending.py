@@ -15,7 +15,7 @@ and carries no files, inputs, outputs and ends.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,17 +45,15 @@ SAMPLE_S, SAMPLES = 10, 3
 Points = Callable[[Collection[int]], Iterable[tuple[int, dict[str, float]]]]
 """Steps that the store has -> (step, {key: value}) of those that it lacks."""
 
-Report = list[Metric]
-"""Metrics of a step, which are sent together."""
-
 
 class Entry(NamedTuple):
-    """What else is sent."""
+    """What a run has to send."""
 
     kind: str  # as a warning calls it
-    send: Callable[[MlflowClient], object]  # doing so again changes nothing
+    send: Callable[[MlflowClient], object] = lambda client: None  # doing so again changes nothing
     # whether it may fail for reasons of its own: a folder that cannot be written, a server that knows no models
     can_be_left_out: bool = True
+    report: Sequence[Metric] = ()  # of a step; reports in a row are sent together, in place of `send`
 
 
 class Outbox:
@@ -64,7 +62,7 @@ class Outbox:
     def __init__(self, request: RunRequest) -> None:
         self.request = request
         self.run_id = ""
-        self.entries = deque[Entry | Report]()
+        self.entries = deque[Entry]()
         self.is_open = not request.cached_run  # whether more may be put into it
         self.ignored = False  # whether nothing more is sent: the run was refused, or is a link
         self.error: Exception | None = None  # why it was refused
@@ -75,7 +73,7 @@ class Outbox:
     def shown(self) -> str:
         return self.run_id or self.request.name
 
-    def send_reports(self, client: MlflowClient, reports: Iterable[Report]) -> None:
+    def send_reports(self, client: MlflowClient, reports: Iterable[Sequence[Metric]]) -> None:
         """A key's step that the run has is left out: a worker that resumes from a checkpoint logs the same again."""
         last_steps, rows = dict(self.last_steps), list[Metric]()
         for report in reports:
@@ -118,7 +116,7 @@ class Sender:
         self._outboxes: list[Outbox] = []
         self._away: Exception | None = None
         self._hurried = 0
-        self._stopped = threading.Event()
+        self._stopped = False
         self._changed = threading.Condition()
         logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)
         self._thread = threading.Thread(target=self._send_until_stopped, name="midmask-tracking", daemon=True)
@@ -132,7 +130,7 @@ class Sender:
             self._outboxes.append(outbox)
             self._changed.notify_all()
 
-    def put(self, outbox: Outbox, entry: Entry | Report, *, is_last: bool = False) -> None:
+    def put(self, outbox: Outbox, entry: Entry, *, is_last: bool = False) -> None:
         """Queues an entry; none may follow the last.
 
         Raises:
@@ -140,9 +138,9 @@ class Sender:
         """
         with self._changed:
             if not outbox.is_open:
-                raise RuntimeError(f"run {outbox.shown} is finished; {kind_of(entry)} came too late")
+                raise RuntimeError(f"run {outbox.shown} is finished; {entry.kind} came too late")
             outbox.is_open = not is_last
-            is_dropped = isinstance(entry, list) and len(outbox.entries) >= MOST_WAITING
+            is_dropped = entry.report and len(outbox.entries) >= MOST_WAITING
             if not (outbox.ignored or is_dropped):
                 outbox.entries.append(entry)
             self._changed.notify_all()
@@ -167,8 +165,8 @@ class Sender:
     def close(self) -> int:
         """Waits for `patience.close` seconds at most, and ends the thread; of how many runs something is left."""
         self._wait(lambda: not self._is_waiting(), self._patience.close)
-        self._stopped.set()
         with self._changed:
+            self._stopped = True
             self._changed.notify_all()
         self._thread.join(self._patience.retry)
         for outbox in self._outboxes:
@@ -191,49 +189,49 @@ class Sender:
         with self._changed:
             self._hurried += 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: until() or self._stopped.is_set(), seconds)
+            self._changed.wait_for(lambda: until() or self._stopped, seconds)
             self._hurried -= 1
 
     def _is_waiting(self) -> bool:
         return any(outbox.entries for outbox in self._outboxes)
 
     def _send_until_stopped(self) -> None:
-        while not self._stopped.is_set():
+        while not self._stopped:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_waiting() or self._stopped.is_set())
-                self._changed.wait_for(lambda: self._hurried or self._stopped.is_set(), self._patience.flush)
+                self._changed.wait_for(lambda: self._is_waiting() or self._stopped)
+                self._changed.wait_for(lambda: self._hurried or self._stopped, self._patience.flush)
                 outboxes = [outbox for outbox in self._outboxes if outbox.entries]
             for outbox in outboxes:
                 while batch := self._next_batch(outbox):
                     if not self._deliver(outbox, batch):
                         return
 
-    def _next_batch(self, outbox: Outbox) -> list[Entry | Report]:
+    def _next_batch(self, outbox: Outbox) -> list[Entry]:
         """The run's next entry, or next reports, as many as MLflow accepts at once; they stay in the queue."""
         with self._changed:
-            batch, size = list[Entry | Report](), 0
+            batch, size = list[Entry](), 0
             for entry in outbox.entries:
-                size += len(entry) if isinstance(entry, list) else AT_ONCE
-                if batch and (isinstance(entry, Entry) or size > AT_ONCE):
+                size += len(entry.report) or AT_ONCE
+                if batch and (not entry.report or size > AT_ONCE):
                     break
                 batch.append(entry)
             return batch
 
-    def _deliver(self, outbox: Outbox, batch: list[Entry | Report]) -> bool:
+    def _deliver(self, outbox: Outbox, batch: list[Entry]) -> bool:
         """Sends one batch, for as long as it takes; False if the sender was closed meanwhile."""
         first, pause, strikes = batch[0], self._patience.retry, 0
         while True:
             try:
-                if isinstance(first, Entry):
-                    first.send(self._client)
+                if first.report:
+                    outbox.send_reports(self._client, [entry.report for entry in batch])
                 else:
-                    outbox.send_reports(self._client, [entry for entry in batch if isinstance(entry, list)])
+                    first.send(self._client)
                 break
             except Exception as error:  # MLflow's, its libraries', and those of answers that are not its
-                strikes += isinstance(first, Entry) and first.can_be_left_out and self._is_reachable()
+                strikes += first.can_be_left_out and self._is_reachable()
                 if is_refusal(error) or strikes == 3:
                     text = "the tracking store refuses %s of the run %s (%s)"
-                    log.warning(text, kind_of(first), outbox.shown, reason(error))
+                    log.warning(text, first.kind, outbox.shown, reason(error))
                     if not outbox.run_id:
                         outbox.error, outbox.ignored = error, True
                     break
@@ -243,7 +241,7 @@ class Sender:
                 return False
             pause = min(2 * pause, self._patience.longest_retry)
         self._forget(outbox, batch)
-        return not self._stopped.is_set()
+        return not self._stopped
 
     def _pause(self, seconds: float) -> bool:
         """Waits before another attempt: shorter while somebody waits for the store, as a job does at its end; False if
@@ -252,8 +250,8 @@ class Sender:
         with self._changed:
             hurried = self._hurried
             limit = min(seconds, self._patience.retry) if hurried else seconds
-            self._changed.wait_for(lambda: self._hurried > hurried or self._stopped.is_set(), limit)
-        return not self._stopped.is_set()
+            self._changed.wait_for(lambda: self._hurried > hurried or self._stopped, limit)
+        return not self._stopped
 
     def _is_reachable(self) -> bool:
         """Whether the store itself is there, so that what failed is at fault: where artifacts go, or what it knows."""
@@ -263,7 +261,7 @@ class Sender:
             return False
         return True
 
-    def _forget(self, outbox: Outbox, batch: list[Entry | Report]) -> None:
+    def _forget(self, outbox: Outbox, batch: list[Entry]) -> None:
         """Takes what has arrived from the queue, of a run that is ignored everything."""
         with self._changed:
             if self._away is not None:
@@ -280,7 +278,3 @@ class Sender:
         with self._changed:
             outbox.run_id, outbox.last_steps = opened
             outbox.ignored = bool(outbox.request.cached_run)
-
-
-def kind_of(entry: Entry | Report) -> str:
-    return entry.kind if isinstance(entry, Entry) else "metrics"
