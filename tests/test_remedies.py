@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import tomllib
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ import pytest
 
 import midmask
 from midmask.app.driver import recipe_for
-from midmask.app.flags import parse, same_store
+from midmask.app.flags import parse
 from midmask.app.job import resolve
 from midmask.commands import JOBS, TOOLS
 from midmask.commands.shell import whole_parser
 from midmask.errors import UserError
+from midmask.tracking.names import command_over
 from midmask.tracking.store import create_store
 from tests.support.api import toy
 
@@ -120,8 +120,8 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
     shutil.copy(empty_store, tmp_path / "my runs.db")
     uri = f"sqlite:///{tmp_path}/my runs.db"
     client, experiment = create_store(uri, tmp_path)
-    command = f"midmask compare one other {same_store(Namespace(tracking_uri=uri))}"
-    assert shlex.split(command)[-2:] == ["--tracking-uri", uri]
+    variable, *command = shlex.split(command_over(uri, "compare one other"))
+    assert variable == f"MLFLOW_TRACKING_URI={uri}" and command[-3:] == ["compare", "one", "other"]
     client.delete_experiment(experiment)
     message = refusal(lambda: create_store(uri, tmp_path))
     variable, program, *rest = shlex.split(message.partition("bring it back with: ")[2])
@@ -134,7 +134,7 @@ def test_commands_that_are_shown_name_the_store_that_was_given(
 
 FOREIGN = set(
     "--node-ip-address --force-reinstall --no-deps --backend-store-uri --host --port --server --working-dir --quiet "
-    "--help --head --mlflow-ui --baseline".split()
+    "--help --head --baseline".split()
 )
 """Flags of ray, mlflow, streamlit, pip, the page that Streamlit runs, and `python -m midmask.benchmark.figures`."""
 

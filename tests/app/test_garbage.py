@@ -155,7 +155,7 @@ def test_what_cannot_be_read_and_what_is_no_artifact_stays(storage: Place) -> No
 
 
 def an_artifact(step: str, fingerprint: str, *names: str) -> Stored:
-    return Stored(f"{step}/{fingerprint}", fingerprint, 1, 0.0, frozenset(names))
+    return Stored(f"{step}/{fingerprint}", 1, 0.0, frozenset(names))
 
 
 def test_what_a_needed_artifact_was_made_from_is_needed_and_what_was_made_of_it_is_not() -> None:

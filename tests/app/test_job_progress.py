@@ -43,8 +43,8 @@ def ran(job: JobProgress, clock: Turned, step: Step, seconds: float) -> None:
 def test_the_time_left_is_the_plans_times_the_pace_so_far() -> None:
     """Where the job has taken three times as long as was expected, so will the rest, once the start counts little."""
     clock = Turned()
-    job, steps = JobProgress((), lambda steps: {step.fingerprint: 1000.0 for step in steps}, clock), STEPS[:4]
-    job.plan({"all": steps})
+    job, steps = JobProgress(lambda steps: {step.fingerprint: 1000.0 for step in steps}, clock), STEPS[:4]
+    job.plan(steps)
     assert job.seconds_left() == pytest.approx(4000.0)
     ran(job, clock, steps[0], 3000.0)
     assert job.seconds_left() == pytest.approx(3000.0 * (3000 + TRUST_S) / (1000 + TRUST_S)) and job.steps() == (1, 4)
@@ -56,8 +56,8 @@ def test_the_time_left_is_the_plans_times_the_pace_so_far() -> None:
 
 def test_a_running_training_counts_by_its_share() -> None:
     clock = Turned()
-    job, training = JobProgress((), ten_seconds_each, clock), of("pretrain")
-    job.plan({"all": [training, of("finetune")]})
+    job, training = JobProgress(ten_seconds_each, clock), of("pretrain")
+    job.plan([training, of("finetune")])
     job.begin(training)
     clock.now = 8.0
     job.advance(training, training.optimiser_steps * 4 // 5)
@@ -67,21 +67,21 @@ def test_a_running_training_counts_by_its_share() -> None:
 def test_trials_that_are_pruned_leave_no_work_behind() -> None:
     """A sweep plans stand-ins: what is drawn takes their places, and what is left of the phase is given up."""
     clock = Turned()
-    job = JobProgress(("trials", "comparison"), ten_seconds_each, clock)
-    job.plan({"trials": [of("pretrain"), of("finetune"), of("evaluate")], "comparison": [of("encode")]})
+    job = JobProgress(ten_seconds_each, clock)
+    job.enter("trials", [of("pretrain"), of("finetune"), of("evaluate"), of("encode")])
     ran(job, clock, Step("pretrain", of("pretrain").config, content={"drawn": 1}), 10.0)
     assert job.steps() == (1, 4) and job.phase == "trials"
-    job.enter("comparison")
-    assert job.steps() == (1, 2) and str(job) == "phase 2 of 2: comparison · 1 of 2 steps · about 10 s left"
+    job.enter("comparison", [of("encode")])
+    assert job.steps() == (1, 2) and str(job) == "comparison · 1 of 2 steps · about 10 s left"
 
 
 def test_an_estimate_that_fails_leaves_the_time_unknown() -> None:
     def fail(steps: Sequence[Step]) -> dict[str, float]:
         raise OSError("the collection cannot be read")
 
-    job = JobProgress((), fail, Turned())
-    job.plan({"": STEPS})
-    job.best("nDCG@10 0.4814")
+    job = JobProgress(fail, Turned())
+    job.plan(STEPS)
+    job.best = "nDCG@10 0.4814"
     assert str(job) == f"starting · 0 of {len(STEPS)} steps · best so far nDCG@10 0.4814"
     job.begin(of("pretrain"))
     assert str(job).startswith("pretrain · 0 of ")
@@ -89,16 +89,16 @@ def test_an_estimate_that_fails_leaves_the_time_unknown() -> None:
 
 def test_a_line_is_due_when_a_phase_begins_and_once_a_minute() -> None:
     clock = Turned()
-    job, shown = JobProgress(("one", "two"), ten_seconds_each, clock), []
-    job.plan({"one": [of("pretrain")], "two": [of("finetune")]})
+    job, shown = JobProgress(ten_seconds_each, clock), []
+    job.enter("one", [of("pretrain"), of("finetune")])
     for second in range(200):
         clock.now = float(second)
         if second == 90:
-            job.enter("two")
+            job.enter("two", [of("finetune")])
         if line := job.due_line():
             shown.append((second, line))
     assert [when for when, _ in shown] == [0, 60, 90, 150]
-    assert shown[0][1] == "phase 1 of 2: one · 0 of 2 steps · about 20 s left"
+    assert shown[0][1] == "one · 0 of 2 steps · about 20 s left"
 
 
 class Terminal(io.StringIO):
@@ -116,10 +116,11 @@ def test_lines_are_logged_and_a_terminal_has_a_bar_in_their_place(stream, monkey
 
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
-    job = JobProgress(("trials",))
+    job = JobProgress()
+    job.enter("trials")
     with caplog.at_level(logging.INFO, "midmask.app.progress"), displayed(job, tell):
         assert told.wait(60)
-    assert heard == ["phase 1 of 1: trials"]
+    assert heard == ["trials"]
     assert caplog.messages == (heard if stream is io.StringIO else [])
     assert ("\x1b[" in shown.getvalue()) == (stream is Terminal), "escape codes of a bar"
 
@@ -143,10 +144,10 @@ def test_details_go_to_the_file_and_warnings_to_both(logging_of_a_job: None, cap
         details.info("step 10 of 40")
         details.warning("a query has no token")
         logging.getLogger("a_library").warning("a node died")
-        progress.info("phase 1 of 3")
+        progress.info("trials · 1 of 3 steps")
         monkeypatch.setenv("MIDMASK_VERBOSE", "1")
         details.info("step 20 of 40")
     shown = [line.split(": ", 1)[1] for line in capsys.readouterr().err.splitlines()]
-    assert shown == ["a query has no token", "a node died", "phase 1 of 3", "step 20 of 40"]
+    assert shown == ["a query has no token", "a node died", "trials · 1 of 3 steps", "step 20 of 40"]
     kept = [line.split(": ", 1)[1] for line in path.read_text().splitlines()]
     assert kept == ["step 10 of 40", *shown]

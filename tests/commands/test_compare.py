@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Store:
         own = {split: compared.benchmark(tracker, split) for split in ("dev", "test")}
         made = {(split, *key): run_id for split in own for key, run_id in own[split].items()}
         parent = tracker.run("a job", tags={"midmask.step": "job"}, params={})
-        tracker.link_cached(made["dev", "none", 1], "none (cached)", tags={}, parent=parent.id)
+        tracker.run("none (cached)", tags={}, params={}, parent=parent.id, cached_run=made["dev", "none", 1])
         parent.finish()
     return uri, {**made, ("", "job", 0): parent.id}
 

@@ -119,6 +119,7 @@ PLANTED = [
 TRACKED = """
 import json
 from pathlib import Path
+from midmask.app.driver import ending
 from midmask.app.job import run
 from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.runs import Tracker
@@ -133,7 +134,7 @@ def work(options, flags):
                 run.describe(text)
                 run.log_inputs([Dataset("squad", "d", text, "train")])
                 run.log_output_model(TrackedModel("m", "pretrain", text[:3], "encoder", text, {"where": text}), 1)
-        print(options.where_to_look())
+        print(ending(options, "tracked", [], {}))
 
 run(work, "Tracks.", lambda parser: parser.add_argument("--planted"))
 """

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.errors import UserError
+from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.pairing import pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, compare, sentence
 from midmask.experiment.plan import plan
 from midmask.leaderboard.artifacts import artifact_place, artifacts_behind, inputs_of
-from midmask.leaderboard.comparison import as_markdown, as_text, comparable, compare_systems, short_names
+from midmask.leaderboard.comparison import as_text, comparable, compare_systems, short_names
 from midmask.leaderboard.entries import entries
 from midmask.leaderboard.queries import look_up
 from midmask.leaderboard.rows import LeaderboardRow, measured, rows
@@ -67,7 +68,7 @@ def test_the_sentence_says_who_is_better_or_that_nobody_is(own: np.ndarray, said
 
 def view_of(runs: list[TrackedRow]) -> StoreView:
     found = rows(runs)
-    return StoreView(runs, found, entries(found), datetime.now(UTC))
+    return StoreView("", runs, found, entries(found), per_query_of, datetime.now(UTC))
 
 
 def test_collections_of_one_name_are_chosen_by_their_full_name() -> None:
@@ -100,14 +101,13 @@ def test_names_and_queries_are_escaped_in_markdown_alone() -> None:
         return compared.per_query({"nDCG@10": dict(zip(("q_1_", "q|2", "q3"), values[row.recipe], strict=True))})
 
     named = {"a|b": systems["bm25"], "*c*": systems["none"]}
-    runs = [evaluated("bm25"), evaluated("none")]
-    found = compare_systems(named, "squad dev", per_query, runs, measures=[], queries=3)
-    plain, markdown = as_text(found), as_markdown(found)
+    found = compare_systems(named, "squad dev", per_query, measures=[], queries=3)
+    plain, markdown = as_text(found), as_text(found, markdown_text)
     assert "a|b" in plain and "*c*" in plain and "q|2" in plain
     assert all(name in markdown for name in ("a\\|b", "\\*c\\*", "q\\|2"))
     assert "|b" not in markdown.replace("\\|", "")
     with pytest.raises(UserError, match=r"run .* \(bm25\) has no values per query"):
-        compare_systems(systems, "squad dev", lambda row: None, [], measures=[], queries=3)
+        compare_systems(systems, "squad dev", lambda row: None, measures=[], queries=3)
 
 
 def test_seeds_are_joined_and_a_system_lacks_none_of_its_tables() -> None:

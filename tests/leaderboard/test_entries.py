@@ -16,6 +16,7 @@ from hypothesis import strategies as some
 from midmask.core.config import Config, flatten, is_runtime
 from midmask.leaderboard.board import HOURS, Board, View, board_of, table_of
 from midmask.leaderboard.entries import (
+    LABELS,
     SEEDS,
     WITHOUT_EFFECT,
     Entry,
@@ -25,7 +26,7 @@ from midmask.leaderboard.entries import (
 )
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, rows, sweeps
 from midmask.recipes import RECIPES
-from midmask.tracking.reading import read_runs
+from midmask.tracking.reading import TrackedRow, read_runs
 from tests.support.dashboards import compared, tracked
 from tests.support.dashboards.browser import ROOT
 from tests.support.tracked import is_foreign
@@ -101,16 +102,16 @@ def test_one_row_per_finished_run_corpus_and_split_and_a_sweep_by_its_trials(uri
     sweep, runs = tracked.everything(uri, tmp_path), read_runs(uri)
     assert [run.run_id for run in sweeps(runs)] == [sweep]
     found = [row for row in rows(runs) if not row.trial]
-    values = {(row.recipe, row.corpus, row.split): row.measures["nDCG@10"] for row in found}
+    values = {(row.recipe, row.place.corpus, row.place.split): row.measures["nDCG@10"] for row in found}
     expected = {}
     for (recipe, _), (dev, test) in tracked.SYSTEMS.items():
         expected |= {(recipe, "pydocs", "dev"): dev, (recipe, "pydocs", "test"): test}
     assert values == expected | {("BM25", "cranfield", "dev"): 0.3812}
     assert len(found) == len(values), "a cached run makes no second row, a failed one none"
-    (mlm,) = [row for row in found if (row.objective, row.split) == ("mlm", "test")]
-    assert (mlm.seed, mlm.fingerprint, mlm.parent_id, mlm.split_made_here) == ("3", "e-mlm", sweep, False)
+    (mlm,) = [row for row in found if (row.tag("objective"), row.place.split) == ("mlm", "test")]
+    assert (mlm.seed, mlm.tag("fingerprint"), mlm.run.parent_id, mlm.split_made_here) == ("3", "e-mlm", sweep, False)
     assert mlm.measures == pytest.approx({"nDCG@10": 0.5990, "RR@10": 0.5490, "R(rel=2)@100": 0.7990})
-    assert {row.corpus for row in found if row.split_made_here} == {"cranfield"}
+    assert {row.place.corpus for row in found if row.split_made_here} == {"cranfield"}
     assert measure_names(found) == ["nDCG@10", "RR@10", "R(rel=2)@100"], "in the field's order"
 
 
@@ -134,15 +135,18 @@ BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def row(recipe: str, number: int, values: dict[str, float], costs: dict[str, float]) -> LeaderboardRow:
-    labels = dict(name=recipe, recipe=recipe, objective="", protocol="p", representation="dense", backbone="tiny")
-    ids = dict(fingerprint=f"{recipe}{number}", run_id=f"{recipe}{number}", experiment_id="1", parent_id=None)
-    facts = dict(pretrain_on="corpus", place=PLACE, seed=str(number), trial=False, split_made_here=False)
-    started = BEGAN + timedelta(minutes=number)
-    return LeaderboardRow(**labels, **ids, **facts, measures=values, costs=costs, started=started, params={})  # type: ignore[arg-type]
+    tags = {f"midmask.{name}": value for name, value in {**labels(recipe), "seed": str(number)}.items()}
+    started, metrics = BEGAN + timedelta(minutes=number), {f"cost/{name}": value for name, value in costs.items()}
+    ids = (f"{recipe}{number}", "1", recipe, None, "finished")
+    return LeaderboardRow(TrackedRow(*ids, started, started, tags, {}, metrics), PLACE, values)
 
 
 def entry(recipe: str, rows: Sequence[LeaderboardRow], note: str = "") -> Entry:
-    return Entry(recipe, "corpus", "dense", "p", "tiny", note, False, rows[0].started, {PLACE: tuple(rows)})
+    return Entry(labels(recipe), note, False, {PLACE: tuple(rows)})
+
+
+def labels(recipe: str) -> dict[str, str]:
+    return dict(zip(LABELS, (recipe, "corpus", "dense", "p", "tiny"), strict=True))
 
 
 def board(found: Sequence[Entry]) -> Board:
@@ -192,7 +196,7 @@ def test_bold_are_the_highest_and_those_that_rounding_alone_tells_from_it(found,
 def test_a_cost_is_the_mean_over_the_runs_each_once(seconds: list[float]) -> None:
     rows = [row("s", at, {"RR@10": 0.5}, {"train_seconds": one}) for at, one in enumerate(seconds)]
     test = PLACE._replace(split="test")
-    own = Entry("s", "corpus", "dense", "p", "tiny", "", False, BEGAN, {PLACE: tuple(rows), test: tuple(rows[:1])})
+    own = Entry(labels("s"), "", False, {PLACE: tuple(rows), test: tuple(rows[:1])})
     assert own.cost("train_seconds", [PLACE, test]) == pytest.approx(fmean(seconds))
     assert own.cost("gpu_hours", [PLACE]) is None
     assert board([own]).cost(own, HOURS) == pytest.approx(fmean(seconds) / 3600)

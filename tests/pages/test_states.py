@@ -17,7 +17,7 @@ from tests.support.dashboards.page import LONGEST, page, words
 PAGE = serving_command(8501)[4]
 NOTHING = {
     "board": "Nothing has been evaluated", "compare": "Nothing has been evaluated",
-    "sweep": "No sweep has been tracked", "search": "midmask ui --verdict FOLDER",
+    "sweep": "No sweep has been tracked", "search": "midmask leaderboard --verdict FOLDER",
 }  # fmt: skip
 BEGUN = NOTHING | {"board": "ValueError: no"}
 

@@ -114,7 +114,7 @@ def log_all(run: TrackedRun, folder: Path) -> None:
     run.log_file(folder / "a.txt", "files")
     run.log_inputs([SQUAD])
     run.log_output_model(MODEL, 60)
-    run.log({"squad/dev/RR": 0.5}, 0, of=MODEL, on=SQUAD)
+    run.log({"squad/dev/RR": 0.5}, 0)
 
 
 def check_all(uri: str, run_id: str, folder: Path) -> None:

@@ -48,35 +48,6 @@ class GivenTexts:
         write_beir(folder, self.documents, queries or None, self.judgements)
 
 
-def text_rows(
-    texts: TextsById,
-    titles: Sequence[str] | None,
-    ids: Sequence[Id] | None,
-    queries: TextsById | None,
-    relevant: Sequence[Relevant] | Mapping[Id, Relevant] | None,
-    splits: Mapping[str, Collection[Id]] | None,
-) -> GivenTexts:
-    """The checked rows of a collection from the arguments of `Corpus.from_texts`.
-
-    Raises:
-        UserError: as `Corpus.from_texts`.
-    """
-    names, bodies = _check_texts("texts", texts, ids)
-    if titles is not None and len(titles) != len(bodies):
-        raise UserError(f"titles: {len(titles):,} for {len(bodies):,} texts; give one title for each text, or none")
-    documents = tuple(zip(names, _read_titles(names, titles), bodies, strict=True))
-    if (queries is None) != (relevant is None):
-        missing, given = ("relevant", "queries") if relevant is None else ("queries", "relevant")
-        raise UserError(f"{given} without {missing}: give both, queries=[…] and relevant=[…], or neither")
-    if queries is None or relevant is None:
-        if splits is not None:
-            raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")
-        return GivenTexts(documents, (), {})
-    query_ids, questions = _check_texts("queries", queries, None)
-    judgements = _judgements(query_ids, set(names), relevant)
-    return GivenTexts(documents, tuple(zip(query_ids, questions, strict=True)), _in_splits(judgements, splits))
-
-
 def _read_titles(names: Sequence[str], titles: Sequence[Any] | None) -> list[str]:
     """A title for each text; "" where None, NaN or the like stands for none."""
     cleaned = ["" if is_nothing(title) else title for title in titles or [""] * len(names)]
@@ -218,7 +189,20 @@ class Corpus:
         """
         if not name or "/" in name or ":" in name:
             raise UserError(f"name = {name!r}: use a word without / and :, such as name='faq'")
-        return cls(name, text_rows(texts, titles, ids, queries, relevant, splits))
+        names, bodies = _check_texts("texts", texts, ids)
+        if titles is not None and len(titles) != len(bodies):
+            raise UserError(f"titles: {len(titles):,} for {len(bodies):,} texts; give one title for each text, or none")
+        documents = tuple(zip(names, _read_titles(names, titles), bodies, strict=True))
+        if (queries is None) != (relevant is None):
+            missing, given = ("relevant", "queries") if relevant is None else ("queries", "relevant")
+            raise UserError(f"{given} without {missing}: give both, queries=[…] and relevant=[…], or neither")
+        if queries is None or relevant is None:
+            if splits is not None:
+                raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")
+            return cls(name, GivenTexts(documents, (), {}))
+        query_ids, questions = _check_texts("queries", queries, None)
+        judgements = _in_splits(_judgements(query_ids, set(names), relevant), splits)
+        return cls(name, GivenTexts(documents, tuple(zip(query_ids, questions, strict=True)), judgements))
 
     @classmethod
     def from_folder(cls, path: str | Path) -> "Corpus":

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +13,8 @@ from midmask.core.config import override
 from midmask.corpora import CorpusConfig, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
-from midmask.evaluation.rendering import html_table
 from midmask.experiment.evaluations import usual_split
 from midmask.experiment.graph import Step
-from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query, results_table
 from midmask.experiment.run import Runner
@@ -79,13 +76,6 @@ class Scores:
 
     def __repr__(self) -> str:
         return str(self)
-
-    def _repr_html_(self) -> str:
-        headers = [f"{self.corpus} {self.split}", "queries", *self.measures]
-        values = [f"{value:.4f}" for value in self.measures.values()]
-        row = [self.system, str(self.artifact.result["queries"]), *values]
-        cells = [[escape(cell) for cell in line] for line in (headers, row)]
-        return html_table(cells[0], cells[1:], notes({self.system: self.artifact}))
 
 
 def evaluate(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from midmask.api.calls import as_changes, open_store, recipe_named, runner_in
 from midmask.api.corpus import Corpus
 from midmask.core.config import flatten, override
-from midmask.corpora import CorpusConfig, judged_splits
+from midmask.corpora import judged_splits
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, refuse_idle
@@ -136,8 +136,8 @@ def train(
         protocol: fine-tuning in place of the recipe's own, a name of `midmask.list_protocols()`.
         backbone: Hugging Face folder or cached hub id to start from; none: a tiny encoder with fresh weights.
         seed: of everything random; none: the recipe's.
-        settings: dotted path -> value, such as {"pretrain.steps": 2000}; `midmask.settings(recipe)` lists the paths,
-            which are those of the jobs' --set.
+        settings: dotted path -> value, such as {"pretrain.steps": 2000}, which win over the arguments;
+            `midmask.settings(recipe)` lists the paths, which are those of the jobs' --set.
         storage: folder or URI of the store; none: MIDMASK_STORAGE, else `midmask-store` in the working directory.
         progress: prints to standard error what is computed.
 
@@ -150,34 +150,20 @@ def train(
             f"corpus: a {type(corpus).__name__}; make a corpus of it, with midmask.Corpus.from_texts(texts) or "
             "midmask.Corpus.from_folder(path)"
         )
-    place = open_store(storage)
-    made = _recipe(recipe, corpus.in_store(place), protocol, backbone, seed, settings)
+    place, made = open_store(storage), recipe_named(recipe, protocol)
+    changes = as_changes(settings)
+    refuse_idle(made, changes)
+    if backbone is not None:
+        changes = {"backbone.name": str(backbone), **changes}
+    if seed is not None:
+        changes = {**made.all_seeds(seed), **changes}
+    made = apply_changes(override(made, {"corpus": corpus.in_store(place).model_dump()}), changes)
+    made.check()
     planned = plan(made)
     model = _model(made, planned, protocol)
     refuse_missing_splits([model])
     runner = runner_in(place, progress=progress)
     return Run(made, planned, model, runner.compute(model), runner)
-
-
-def _recipe(
-    name: str,
-    corpus: CorpusConfig,
-    protocol: str | None,
-    backbone: str | Path | None,
-    seed: int | None,
-    settings: Mapping[str, object] | None,
-) -> Recipe:
-    """The recipe with all arguments of `train` applied; settings come last, so they override the others."""
-    recipe = recipe_named(name, protocol)
-    changes = as_changes(settings)
-    refuse_idle(recipe, changes)
-    if backbone is not None:
-        changes = {"backbone.name": str(backbone), **changes}
-    if seed is not None:
-        changes = {**recipe.all_seeds(seed), **changes}
-    made = apply_changes(override(recipe, {"corpus": corpus.model_dump()}), changes)
-    made.check()
-    return made
 
 
 def _model(recipe: Recipe, planned: Plan, protocol: str | None) -> Step:

@@ -30,6 +30,7 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
+from midmask.tracking.names import command_over
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,11 @@ def ending(
             job's own, unless --verbose asks for all.
     """
     parts = [sentence, *tables, "\n".join(f"{name}: {redacted(str(place))}" for name, place in made.items())]
+    leaderboard = command_over(options.tracking_uri, "leaderboard")
     if next_step and not is_on(VERBOSE):
-        parts.append(f"pictures: {options.leaderboard()}\nnext: {next_step}")
+        parts.append(f"pictures: {leaderboard}\nnext: {next_step}")
     else:
-        parts.append(f"{options.where_to_look()}\nmake it again: {same_command()}")
+        parts.append(f"{command_over(options.tracking_uri, 'ui')}\n{leaderboard}\nmake it again: {same_command()}")
     return "\n\n".join(part for part in parts if part)
 
 

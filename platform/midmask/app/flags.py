@@ -1,12 +1,11 @@
 """The flags that jobs share, and what is said of a wrong one. Imports nothing heavy, so --help answers at once."""
 
 import argparse
-import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from textwrap import fill
 from typing import Any, NoReturn
 
-from midmask.core.redaction import redacted
 from midmask.corpora.config import name_forms
 from midmask.errors import UserError, unknown
 
@@ -61,6 +60,14 @@ def parse(
     flags.corpus = next(iter(corpora), None)
     return flags
 
+
+def _natural(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+    return int(text)
+
+
+_positive = partial(_natural, least=1)
 
 USUAL = ("corpora", "recipe", "changes", "dry_run")
 """The shared flags that --help shows."""
@@ -179,12 +186,6 @@ def add_tracking_flag(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--tracking-uri", metavar="URI", help="MLflow's; default: sqlite:///mlflow.db in the project")
 
 
-def same_store(flags: argparse.Namespace) -> str:
-    """The flag by which another command, that a message shows, uses the same store of runs; empty if none was given."""
-    uri = flags.tracking_uri
-    return f"--tracking-uri {shlex.quote(redacted(uri))}" if uri else ""
-
-
 def add_zero_shot_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zero-shot",
@@ -209,15 +210,3 @@ def _change(text: str) -> tuple[str, str]:
     if not path or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form PATH=VALUE")
     return path, value
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)

@@ -13,10 +13,10 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.fs
@@ -40,7 +40,9 @@ REMOVED = "removed-"
 SILENT_S = 86400.0
 """Seconds after which an unchanged lease is dead, however much clocks differ."""
 
-_ATTEMPT = re.compile(r"\d{4,}-[0-9a-f]{8}")
+_OF_PATH = re.compile(rf"([^/]+/.+?{re.escape(ATTEMPTS)}/[^/]+?)({re.escape(LEASE)}[^/]*)?(/.*)?")
+_OF_URI = re.compile(rf"([^/]+/.+?/\d{{4,}}-[0-9a-f]{{8}})({re.escape(LEASE)}[^/]*)?(/.*)?")
+"""Addresses of attempts at the beginning of their files' names, and of their leases'."""
 
 
 class StoredFile(NamedTuple):
@@ -57,7 +59,6 @@ class Stored:
     """A finished artifact, or an attempt at one."""
 
     address: str  # of its folder below the store, such as `pretrain/0123456789abcdef`
-    fingerprint: str  # of the artifact
     size: int
     changed: float  # when the record, or the newest file of an attempt, was written; seconds since 1970
     names: frozenset[str] = frozenset()  # fingerprints of other artifacts in its record
@@ -70,6 +71,11 @@ class Stored:
     def step(self) -> str:
         return self.address.split("/")[0]
 
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the artifact."""
+        return self.address.split("/")[1].removesuffix(ATTEMPTS)
+
 
 def read_contents(storage: Place, now: float) -> list[Stored]:
     """The finished artifacts and the attempts in a store.
@@ -77,24 +83,33 @@ def read_contents(storage: Place, now: float) -> list[Stored]:
     Args:
         now: seconds since 1970.
     """
-    in_attempts: dict[str, list[StoredFile]] = {}
+    in_attempt = _OF_PATH if storage.is_path else _OF_URI
+    attempts: dict[str, list[StoredFile]] = {}
     others: list[StoredFile] = []
     for file in files_below(storage):
-        attempt = _attempt_of(file.name, storage)
-        in_attempts.setdefault(attempt, []).append(file) if attempt else others.append(file)
-    files = _files_of_artifacts(others)
+        match = in_attempt.fullmatch(file.name)
+        attempts.setdefault(match[1], []).append(file) if match else others.append(file)
+    artifacts = _files_of_artifacts(others)
     with ThreadPoolExecutor(READERS) as readers:
-        records = dict(zip(files, readers.map(lambda name: _try_record(storage / name), files), strict=True))
+        records = list(readers.map(lambda address: _try_record(storage / address), artifacts))
     contents = []
-    for address, own_files in files.items():
-        record = records[address]
+    for (address, files), record in zip(artifacts.items(), records, strict=True):
         attempt = (record or {}).get("attempt", "")
-        inside = (
-            [f"{address}/{attempt}"] if record else [name for name in in_attempts if name.startswith(f"{address}/")]
-        )
-        inner = [file for name in inside for file in in_attempts.pop(name, [])]
-        contents.append(_artifact(address, [*own_files, *inner], record, attempt))
-    return contents + [_attempt(storage, address, files, now) for address, files in sorted(in_attempts.items())]
+        inside = [f"{address}/{attempt}"] if record else [name for name in attempts if name.startswith(f"{address}/")]
+        inner = [file for name in inside for file in attempts.pop(name, [])]
+        contents.append(_artifact(address, [*files, *inner], record, attempt))
+    return contents + [_attempt(storage, address, files, now) for address, files in sorted(attempts.items())]
+
+
+def _files_of_artifacts(files: Sequence[StoredFile]) -> dict[str, list[StoredFile]]:
+    """Address -> files of every folder with a record; a record inside of such a folder is one of its files."""
+    folders = {str(PurePosixPath(file.name).parent) for file in files if PurePosixPath(file.name).name == RECORD}
+    by_folder: dict[str, list[StoredFile]] = {}
+    for file in files:
+        above = [str(folder) for folder in PurePosixPath(file.name).parents[:-2] if str(folder) in folders]
+        if above:
+            by_folder.setdefault(above[-1], []).append(file)
+    return by_folder
 
 
 def files_below(place: Place) -> Iterator[StoredFile]:
@@ -125,36 +140,6 @@ def _walk(folder: Path, prefix: str, *, is_linked: bool, above: frozenset[str]) 
             continue
 
 
-def _attempt_of(name: str, storage: Place) -> str:
-    """The address of the attempt that a file belongs to, or is the lease of; empty if there is none."""
-    parts = name.split("/")
-    for at in range(2, len(parts)):
-        attempt = parts[at].partition(LEASE)[0]
-        if parts[at - 1].endswith(ATTEMPTS) if storage.is_path else _ATTEMPT.fullmatch(attempt):
-            return "/".join([*parts[:at], attempt])
-    return ""
-
-
-def _files_of_artifacts(files: Iterable[StoredFile]) -> dict[str, list[StoredFile]]:
-    """Address -> files of every folder with a record; a record inside of such a folder is one of its files."""
-    by_name = {file.name: file for file in files}
-    by_folder: dict[str, list[StoredFile]] = {}
-    for name in sorted(by_name, key=lambda name: name.count("/")):
-        folder, _, last = name.rpartition("/")
-        if last == RECORD and "/" in folder and not any(above in by_folder for above in _folders_above(folder)):
-            by_folder[folder] = []
-    for name, file in by_name.items():
-        if owner := next((above for above in _folders_above(name) if above in by_folder), None):
-            by_folder[owner].append(file)
-    return by_folder
-
-
-def _folders_above(name: str) -> Iterator[str]:
-    while "/" in name:
-        name = name.rpartition("/")[0]
-        yield name
-
-
 def _try_record(place: Place) -> dict[str, Any] | None:
     """The record, without its list of files; None if it cannot be read."""
     try:
@@ -163,14 +148,12 @@ def _try_record(place: Place) -> dict[str, Any] | None:
         return None
 
 
-def _artifact(address: str, files: list[StoredFile], record: dict[str, Any] | None, attempt: str) -> Stored:
-    fingerprint = address.split("/")[1]
+def _artifact(address: str, files: list[StoredFile], record: Mapping[str, Any] | None, attempt: str) -> Stored:
     return Stored(
         address,
-        fingerprint,
         size=sum(file.size for file in files),
         changed=max((file.changed for file in files if file.name == f"{address}/{RECORD}"), default=0.0),
-        names=frozenset(fingerprints_in(json.dumps(record)) - {fingerprint}),
+        names=frozenset(fingerprints_in(json.dumps(record)) - {address.split("/")[1]}),
         own_attempt=attempt,
         is_held=record is None or any(file.is_linked for file in files),
     )
@@ -181,7 +164,6 @@ def _attempt(storage: Place, address: str, files: list[StoredFile], now: float) 
     may_live = bool(leases) and not LeaseWatch(Timing()).is_surely_dead(storage / f"{address}{LEASE}")
     return Stored(
         address,
-        fingerprint=address.split("/")[1].removesuffix(ATTEMPTS),
         size=sum(file.size for file in files),
         changed=max(file.changed for file in files),
         is_attempt=True,

@@ -32,7 +32,6 @@ from midmask.errors import UserError
 from midmask.recipes import RECIPES
 from midmask.recipes.fields import refuse_unknown_fields
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.tracking.names import command_over
 
 FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
 
@@ -175,14 +174,6 @@ class Options:
     def training_workers(self) -> int | None:
         """Processes of a training that has the cluster to itself; none: as many as there are GPUs, else one."""
         return self.workers_per_training or self.workers
-
-    def where_to_look(self) -> str:
-        """Two commands for the end of a job's output: they open MLflow's UI and the leaderboard, both on loopback."""
-        return f"{command_over(self.tracking_uri, 'ui')}\n{self.leaderboard()}"
-
-    def leaderboard(self) -> str:
-        """The command that opens the leaderboard on loopback."""
-        return command_over(self.tracking_uri, "leaderboard")
 
 
 SAVED = ".json"

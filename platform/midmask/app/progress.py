@@ -54,7 +54,6 @@ class _Left:
     """A step that has not ended."""
 
     step: Step
-    phase: str
     expected: float | None  # seconds, its part of the job's time by the clock; None: not known
     begun: bool = False
     share: float = 0.0  # that is done, from 0 to 1
@@ -67,59 +66,55 @@ class JobProgress:
     the job took so far than the plan had expected of what is done.
 
     Args:
-        phases: in order; `plan` adds those that are not among them. A job without phases plans one without a name.
         expect: steps -> fingerprint -> the part of the time by the clock that each will take, in seconds.
         clock: seconds that go forward; tests give another one.
     """
 
     def __init__(
         self,
-        phases: Sequence[str] = (),
         expect: Callable[[Sequence[Step]], Mapping[str, float]] = lambda steps: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget_left: Callable[[], float] | None = None  # seconds after which a job with a time budget ends
-        self.phase = next(iter(phases), "")
-        self._phases = list(phases)
+        self.phase = ""  # of a sweep or a choice
+        self.best = ""  # result so far
         self._expect, self._clock, self._began = expect, clock, clock()
         self._expected: dict[str, float] = {}  # seconds by fingerprint, of every step that was ever planned
         self._left: dict[str, _Left] = {}  # by fingerprint
         self._ended, self._worked = 0, 0.0  # steps that are done, and the seconds that were expected of them
         self._lock = threading.Lock()
-        self._latest, self._best = "starting", ""
+        self._latest = "starting"
         self._shown: str | None = None
         self._due = JOB_LINE_S
 
-    def plan(self, phases: Mapping[str, Iterable[Step]]) -> None:
-        """Sets the steps that are left in these phases. A step that several phases need belongs to the first."""
-        planned = [(phase, step) for phase, steps in phases.items() for step in steps]
-        new = {step.fingerprint: step for _, step in planned if step.fingerprint not in self._expected}
+    def plan(self, steps: Iterable[Step]) -> None:
+        """Adds steps to those that are left."""
+        planned = {step.fingerprint: step for step in steps}
+        new = [step for key, step in planned.items() if key not in self._expected]
         if new and self.budget_left is None:
             try:
-                self._expected |= self._expect(list(new.values()))
+                self._expected |= self._expect(new)
             except Exception as error:  # a job does not fail because its end is unknown
                 details_log.info("the time that is left is not known: %s", error, exc_info=True)
         with self._lock:
-            self._left = {key: left for key, left in self._left.items() if left.phase not in phases}
-            for phase, step in planned:
-                self._left.setdefault(step.fingerprint, _Left(step, phase, self._expected.get(step.fingerprint)))
-            self._phases += [phase for phase in phases if phase not in self._phases]
-            self.phase = self.phase or self._phases[0]
+            for key, step in planned.items():
+                self._left.setdefault(key, _Left(step, self._expected.get(key)))
 
-    def enter(self, phase: str) -> None:
-        """A phase begins. Those before it are over, also if not all of their steps were needed, as of pruned trials."""
-        with self._lock:
-            over = self._phases[: self._phases.index(phase)]
-            self._left = {key: left for key, left in self._left.items() if left.phase not in over}
-            self.phase = phase
-
-    def begin(self, step: Step) -> None:
-        """A step starts. One that was not planned takes the place of one of its kind and phase that waits, if there is
-        one: a search draws the points of its trials while it runs.
+    def enter(self, phase: str, steps: Iterable[Step] = ()) -> None:
+        """A phase begins, and only these steps are left: not all that was planned before was needed, as of pruned
+        trials.
         """
         with self._lock:
-            alike = (key for key, left in self._left.items() if (left.phase, left.step.name) == (self.phase, step.name))
-            stand_in = next((key for key in alike if not self._left[key].begun), None)
+            self.phase, self._left = phase, {}
+        self.plan(steps)
+
+    def begin(self, step: Step) -> None:
+        """A step starts. One that was not planned takes the place of the first of its kind that waits: a search draws
+        the points of its trials while it runs.
+        """
+        with self._lock:
+            waiting = (key for key, left in self._left.items() if left.step.name == step.name and not left.begun)
+            stand_in = next(waiting, None)
             if step.fingerprint not in self._left and stand_in is not None:
                 self._left[step.fingerprint] = self._left.pop(stand_in)
             if left := self._left.get(step.fingerprint):
@@ -145,10 +140,6 @@ class JobProgress:
             for step in steps:
                 self._left.pop(step.fingerprint, None)
 
-    def best(self, text: str) -> None:
-        """The best result so far."""
-        self._best = text
-
     def elapsed(self) -> float:
         """Seconds since the job began."""
         return self._clock() - self._began
@@ -173,17 +164,16 @@ class JobProgress:
             return self._ended, self._ended + len(self._left)
 
     def __str__(self) -> str:
-        """`phase 2 of 3: trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known; of a
-        job without phases the step that began last in their place.
+        """`trials · 12 of 64 steps · about 4 min left · best so far …`, without what is not known; a job without phases
+        has the step that began last in their place.
         """
         (done, steps), rest = self.steps(), self.seconds_left()
-        number = self._phases.index(self.phase) + 1 if self.phase else 0
-        at = f"phase {number} of {len(self._phases)}: {self.phase}" if number else self._latest
+        count = steps and f"{done} of {steps} steps"
         left = (
             f"{clock(rest or 0.0)} of the budget left" if self.budget_left else rest and f"about {duration(rest)} left"
         )
-        best = self._best and f"best so far {self._best}"
-        return " · ".join(part for part in (at, steps and f"{done} of {steps} steps", left, best) if part)
+        best = self.best and f"best so far {self.best}"
+        return " · ".join(part for part in (self.phase or self._latest, count, left, best) if part)
 
     def due_line(self) -> str | None:
         """The line that is due: when a phase begins, and a minute after the last one."""

@@ -11,6 +11,7 @@ from midmask.app.run_contents import (
     all_datasets,
     base_tags,
     is_bm25,
+    is_run_file,
     log_recipe,
     log_report,
     main_measure,
@@ -40,7 +41,6 @@ def compute(
     systems: Sequence[TrackedSystem],
     targets: Iterable[Step],
     *,
-    phase: str = "",
     has_run: Callable[[StepKind], bool] = lambda kind: True,
     finished: Iterable[Step] | None = None,
     watch: Observer = unobserved,
@@ -52,7 +52,6 @@ def compute(
 
     Args:
         systems: what the targets measure; at least one, to whose recipe steps without a system belong.
-        phase: of the job's progress; empty: the job has none.
         has_run: which kinds of steps get a run of their own.
         finished: steps that are looked at for being finished; none: those that the missing ones read.
         watch: called with each event after it was tracked.
@@ -64,7 +63,7 @@ def compute(
     """
     targets = list(targets)
     graph = Graph.left_in(job.storage, targets)
-    job.progress.plan({phase: graph.unfinished.values()})
+    job.progress.plan(graph.unfinished.values())
     tracking = GraphObserver(job, systems, has_run=has_run, keep_going=keep_going)
 
     def observe(event: StepEvent) -> None:
@@ -77,41 +76,24 @@ def compute(
 
 
 def run_tracked(options: Options, recipe: Recipe, targets: Mapping[str, Step]) -> dict[str, Artifact]:
-    """The targets' artifacts, by name; what is finished is not computed again, and links the run that computed it."""
-    system = TrackedSystem(recipe.name, recipe)
-    return _run_job(options, [system], targets, base_tags(options.job, recipe), flatten(recipe))
-
-
-def track_run_files(options: Options, recipe: Recipe, evaluations: Mapping[str, Step]) -> dict[str, Artifact]:
-    """The evaluations of run files, by the names of their systems; what is finished is not computed again.
-
-    Args:
-        recipe: whose corpus and evaluation they are measured with.
+    """A job that computes these targets and nothing else: their artifacts, by name. What is finished is not computed
+    again, and links the run that computed it. Of evaluations of run files, each is a system with a run of its own.
     """
-    systems = [_run_file_system(name, recipe, step) for name, step in evaluations.items()]
-    tags = {**base_tags(options.job, recipe), **RUN_FILE_TAGS, "midmask.recipe": "+".join(evaluations)}
-    return _run_job(options, systems, evaluations, tags, _settings(recipe), has_run=lambda kind: kind.is_collection)
-
-
-def _run_job(
-    options: Options,
-    systems: Sequence[TrackedSystem],
-    targets: Mapping[str, Step],
-    tags: Mapping[str, str],
-    params: Mapping[str, Any],
-    has_run: Callable[[StepKind], bool] = lambda kind: True,
-) -> dict[str, Artifact]:
-    """A job that computes these targets and nothing else, in a run with these tags and params."""
     storage = Place(options.storage)
     identity = fingerprint({"job": options.job, **{name: step.fingerprint for name, step in targets.items()}})
-    tags = {**tags, "midmask.step": "job", "midmask.fingerprint": identity}
+    systems = [_run_file_system(name, recipe, step) for name, step in targets.items() if is_run_file(step)]
+    tags, params = base_tags(options.job, recipe), flatten(recipe)
+    if systems:
+        tags, params = {**tags, **RUN_FILE_TAGS, "midmask.recipe": "+".join(targets)}, _settings(recipe)
+    tags |= {"midmask.step": "job", "midmask.fingerprint": identity}
     finished = all(step.is_finished(storage) for step in targets.values())
     name, share = run_name(options.job, tags, identity), partial(whole, options.training_workers)
     with open_job(options, name, tags, params, finished=finished, share=share) as job:
         if job is not None:
-            log_recipe(job.run, systems[0].recipe)
-            compute(job, systems, targets.values(), has_run=has_run)
-            _log_results(job, targets, shows_main=len(systems) == 1)
+            log_recipe(job.run, recipe)
+            alone = [TrackedSystem(recipe.name, recipe)]
+            compute(job, systems or alone, targets.values(), has_run=lambda kind: kind.is_collection or not systems)
+            _log_results(job, targets, shows_main=len(systems) < 2)
     return {key: load(step.place(storage)) for key, step in targets.items()}
 
 
@@ -157,4 +139,4 @@ def register(options: Options, recipe: Recipe, step: Step, artifact: Artifact, a
     entry = RegistryEntry(
         objective, recipe.backbone.name, artifact.fingerprint, view_widths(folder), lineage, run_id=run_id
     )
-    return register_model(options.tracking_uri, options.home, folder, entry, alias=alias).uri
+    return register_model(options.tracking_uri, options.home, folder, entry, alias=alias)

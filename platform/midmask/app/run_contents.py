@@ -34,7 +34,6 @@ from midmask.tracking.names import (
     made_here_key,
     metric_key,
     queries_key,
-    self_matches_key,
 )
 from midmask.tracking.runs import TrackedRun
 from midmask.training.trace import trace_summary
@@ -152,12 +151,8 @@ def pretraining_sources(recipe: Recipe) -> str:
 
 
 BM25_TAGS = {
-    "midmask.recipe": "bm25",
-    "midmask.objective": "none",
-    "midmask.pretrain_on": "none",
-    "midmask.backbone": "none",
-    "midmask.protocol": "none",
-    "midmask.representation": "bm25",
+    **dict.fromkeys(("midmask.recipe", "midmask.representation"), "bm25"),
+    **dict.fromkeys(("midmask.objective", "midmask.pretrain_on", "midmask.backbone", "midmask.protocol"), "none"),
 }
 """Tags of BM25's runs, in place of those of the recipe that it is held against."""
 
@@ -198,6 +193,11 @@ def step_tags(step: Step) -> dict[str, str]:
 def is_bm25(step: Step) -> bool:
     """Whether a step is BM25's search, or the evaluation of it."""
     return "bm25" in (step.name, *(source.name for source in step.inputs.values()))
+
+
+def is_run_file(step: Step) -> bool:
+    """Whether a step evaluates a ranked list of another tool."""
+    return "ranked" in step.inputs and step.inputs["ranked"].name == "read_run"
 
 
 def step_params(step: Step) -> dict[str, str]:
@@ -269,7 +269,7 @@ def log_curve(
 def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
     """What a run gets of a finished evaluation; a slice is like a split, by its own name.
 
-        metrics CORPUS/SPLIT/MEASURE                   means, of the evaluated model on the dataset: the run's inputs
+        metrics CORPUS/SPLIT/MEASURE                   means
         metrics of `Costs`                             none for a run file, whose search's costs are not known
         per_query/CORPUS.SPLIT.parquet                 values of each query
         runs/CORPUS.SPLIT.trec.gz                      the ranked list
@@ -283,23 +283,20 @@ def log_evaluation(run: TrackedRun, step: Step, storage: Place, tags: Mapping[st
     result = artifact.result
     corpus, split = result["corpus"], result["split"]
     run.tag({collection_key(corpus): step.inputs["corpus"].fingerprint})
-    datasets, models = log_inputs(run, step, storage, tags)
-    of, on = next(iter(models), None), next(iter(datasets), None)
+    log_inputs(run, step, storage, tags)
     parts = {split: result, **result.get("slices", {})}
     folder = artifact.place.local()
     for part, part_result in parts.items():
         values = part_result["measures"]
-        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0, of=of, on=on)
+        run.log({metric_key(corpus, part, measure): value for measure, value in values.items()}, step=0)
         run.log_file(folder / "per_query" / f"{corpus}.{part}.parquet", "per_query")
         run.tag(
             {artifact_key(corpus, part): str(artifact.address), queries_key(corpus, part): str(part_result["queries"])}
         )
     run.log_file(folder / "runs" / f"{corpus}.{split}.trec.gz", "runs")
-    if step.inputs["ranked"].name != "read_run":  # what another tool's list has cost is not known
+    if not is_run_file(step):  # what another tool's list has cost is not known
         run.log(costs_of(step, storage).metrics(), step=0)
     run.tag(artifact_tag(artifact))
-    if count := result["self_matches"]:
-        run.tag({self_matches_key(corpus, split): str(count)})
     if result["split_made_here"]:
         run.tag({made_here_key(corpus, part): "true" for part in parts})
 
@@ -310,16 +307,11 @@ def main_measure(result: Mapping[str, Any]) -> dict[str, float]:
     return {metric_key(result["corpus"], result["split"], name): result["measures"][name]}
 
 
-def log_inputs(
-    run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]
-) -> tuple[list[Dataset], list[TrackedModel]]:
-    """The collections and models that a step reads, as the run's inputs; returns both."""
-    datasets = datasets_of([step], storage)
-    models = [model_of(source, storage, tags) for source in behind(step)[1]]
-    run.log_inputs(datasets)
-    for model in models:
-        run.log_input_model(model)
-    return datasets, models
+def log_inputs(run: TrackedRun, step: Step, storage: Place, tags: Mapping[str, str]) -> None:
+    """The collections and models that a step reads, as the run's inputs."""
+    run.log_inputs(datasets_of([step], storage))
+    for source in behind(step)[1]:
+        run.log_input_model(model_of(source, storage, tags))
 
 
 def log_recipe(run: TrackedRun, recipe: Recipe) -> None:

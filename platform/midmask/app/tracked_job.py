@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from midmask.app.job import Options, log_file, mistake_in
-from midmask.app.progress import JobProgress, StepProgress, displayed
+from midmask.app.progress import JobProgress, StepProgress, details_log, displayed
 from midmask.app.run_contents import (
     artifact_tag,
     base_tags,
@@ -38,10 +38,6 @@ from midmask.tracking.runs import TrackedRun, Tracker
 log = logging.getLogger(__name__)
 
 
-details_log = logging.getLogger(f"{__name__}.details")
-"""Logger of lines that only the log file gets."""
-
-
 @dataclass(frozen=True)
 class TrackedJob:
     """A job while its run is open."""
@@ -59,7 +55,7 @@ class TrackedJob:
 
     def link_finished(self, name: str, tags: Mapping[str, str]) -> bool:
         """Nests a link to the finished run with the same step and fingerprint; false if there is no such run."""
-        return _link_finished(self.tracker, name, tags, self.run.id) is not None
+        return self.tracker.link_finished(name, tags, self.run.id) is not None
 
 
 @contextmanager
@@ -71,18 +67,16 @@ def open_job(
     *,
     finished: bool,
     share: Callable[[], Resources],
-    phases: Sequence[str] = (),
 ) -> Iterator[TrackedJob | None]:
     """A job on the cluster with its run open; None, with a link to the run of an earlier job, if that has done all.
 
     Args:
         finished: whether all that the job makes is in the storage.
         share: what of the cluster trainings may use, asked once it is connected; a refusal ends the job without a run.
-        phases: of the job's progress, in order; those of the graphs that it runs are added.
     """
     storage = Place(options.storage)
     with Tracker(options.tracking_uri, options.home) as tracker:
-        if finished and (earlier := _link_finished(tracker, name, tags, None)):
+        if finished and (earlier := tracker.link_finished(name, tags, None)):
             log.info("already computed in run %s; nothing to do", earlier)
             yield None
             return
@@ -92,7 +86,7 @@ def open_job(
             log.info("every line of this job's log is in %s", log_path)
             connect()
             use = share()
-            progress = JobProgress(phases, partial(_expected_seconds, storage=storage, use=use))
+            progress = JobProgress(partial(_expected_seconds, storage=storage, use=use))
             run = tracker.run(name, tags={**tags, LOG: str(log_path), EXECUTOR: use.trains_in}, params=params)
             with run, displayed(progress, lambda line: run.tag({PROGRESS: line})):
                 yield TrackedJob(options.job, tracker, run, storage, use, progress)
@@ -103,14 +97,6 @@ def _expected_seconds(steps: Sequence[Step], *, storage: Place, use: Resources) 
     beside = use.side_by_side
     plan = estimate(steps, storage, workers=beside, per_training=use.processes, side_by_side=beside > 1)
     return {charge.step.fingerprint: 3600 * charge.hours for charge in plan.charges}
-
-
-def _link_finished(tracker: Tracker, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
-    """The id of the finished run that is now linked."""
-    finished = tracker.find(tags["midmask.fingerprint"], step=tags["midmask.step"]).finished
-    if finished:
-        tracker.link_cached(finished, f"{name} (cached)", tags=tags, parent=parent)
-    return finished
 
 
 @dataclass(frozen=True)

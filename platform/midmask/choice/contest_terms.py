@@ -139,7 +139,7 @@ def affordable(price: Callable[[Size], float], seconds: float, limits: Limits) -
 
 
 ROUNDS = 3
-PHASES = (DOCUMENTS, *ROUND_NAMES, TESTS) = (
+(DOCUMENTS, *ROUND_NAMES, TESTS) = (
     "documents and queries",
     *(f"round {number} of {ROUNDS}" for number in range(1, ROUNDS + 1)),
     "test queries",

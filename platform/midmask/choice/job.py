@@ -27,7 +27,7 @@ from midmask.choice.contenders import (
     queries_config,
 )
 from midmask.choice.contest import evaluations_of
-from midmask.choice.contest_terms import DOCUMENTS, PHASES, ContestJournal
+from midmask.choice.contest_terms import ContestJournal
 from midmask.choice.report import certainty, headline, systems_table, verdict_markdown
 from midmask.choice.run import choose, deliver, queries_step
 from midmask.choice.verdict import Verdict
@@ -50,22 +50,21 @@ class TrackedWorkshop:
 
     def __init__(self, job: TrackedJob) -> None:
         self._job, self.storage, self.lanes = job, job.storage, job.use.side_by_side
-        self._phase = DOCUMENTS
 
     def announce(self, phase: str, best: str, left: Callable[[], float]) -> None:
-        self._phase, self._job.progress.budget_left = phase, left
+        self._job.progress.budget_left = left
         self._job.progress.enter(phase)
-        self._job.progress.best(best)
+        self._job.progress.best = best
 
     def make(self, step: Step, recipe: Recipe) -> Artifact:
-        compute(self._job, [TrackedSystem(recipe.name, recipe)], [step], phase=self._phase)
+        compute(self._job, [TrackedSystem(recipe.name, recipe)], [step])
         return load(step.place(self.storage))
 
     def measure(self, cells: Sequence[BenchmarkCell], until: float) -> Mapping[str, str]:
         targets = evaluations_of(cells)
         if all(step.is_finished(self.storage) for step in targets):
             return {}
-        return measure_cells(self._job, cells, targets, phase=self._phase, until=until)
+        return measure_cells(self._job, cells, targets, until=until)
 
 
 def choose_job(options: Options, flags: Namespace) -> None:
@@ -132,7 +131,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
     params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}
     share = partial(share_cluster, len(request.systems) + 2, options.workers, options.workers_per_training)
     name = f"{options.job}-{request.identity[:6]}"
-    with open_job(options, name, tags, params, finished=False, share=share, phases=PHASES) as tracked:
+    with open_job(options, name, tags, params, finished=False, share=share) as tracked:
         assert tracked is not None, "a job that is not finished has a run"
         workshop = TrackedWorkshop(tracked)
         choice = choose(request, workshop)

@@ -68,8 +68,8 @@ TOOLS = Registry(
     "command",
     {
         "search": Command("search", "search", "type a query: the systems of a verdict, or a model over a collection"),
-        "ui": Command("tracked", "ui", "MLflow's pages over the tracked runs; with --verdict, search and judge"),
-        "leaderboard": Command("tracked", "leaderboard", "the leaderboard, comparisons and sweeps"),
+        "ui": Command("tracked", "ui", "MLflow's pages over the tracked runs"),
+        "leaderboard": Command("tracked", "leaderboard", "leaderboard, comparisons and sweeps; searches of a verdict"),
         "compare": Command(
             "tracked", "compare", "evaluated systems on the same queries: which is better, and by how much"
         ),

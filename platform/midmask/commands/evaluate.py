@@ -4,10 +4,11 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from midmask.app.flags import add_zero_shot_flag, same_store
+from midmask.app.flags import add_zero_shot_flag
 from midmask.app.job import Options, resolve_corpus
 from midmask.commands import program
 from midmask.errors import UserError
+from midmask.tracking.names import command_over
 
 
 def _evaluate_retriever_flags(parser: ArgumentParser) -> None:
@@ -115,17 +116,14 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
         name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties)
         for name, file in zip(names, files, strict=True)
     }
-    if options.dry_run:
-        compute_or_show(options, recipe, evaluations)
-        return
-    from midmask.app.run import track_run_files  # here, so that a dry run waits for neither Ray nor MLflow
-    from midmask.experiment.report import results_table, run_files_sentence
+    done = compute_or_show(options, recipe, evaluations)
+    if done:
+        from midmask.experiment.report import results_table, run_files_sentence
 
-    done = track_run_files(options, recipe, evaluations)
-    place = f"{recipe.corpus.short_name} {split}"
-    test = f"midmask compare {shlex.join(done)} {same_store(flags)}".strip()
-    further = {"test the differences": test} if len(done) > 1 else {}
-    print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further))
+        place = f"{recipe.corpus.short_name} {split}"
+        test = command_over(options.tracking_uri, f"compare {shlex.join(done)}")
+        further = {"test the differences": test} if len(done) > 1 else {}
+        print(ending(options, run_files_sentence(place, done), [results_table(done, place)], further))
 
 
 def _refuse_other_fields(options: Options) -> None:

@@ -4,23 +4,20 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 import shtab
 
 from midmask import __version__
 from midmask.app.flags import Parser, add_shared_flags
 from midmask.app.job import run, run_to_exit
-from midmask.commands import JOBS, TOOLS, Command
+from midmask.commands import JOBS, TOOLS
 from midmask.errors import unknown
 
 EPILOG = """midmask NAME --help shows the flags of a command. Completion:
   bash  eval "$(midmask --print-completion bash)"
   zsh   eval "$(midmask --print-completion zsh)"
 """
-
-
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def main() -> NoReturn:
@@ -56,15 +53,10 @@ def whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"midmask {__version__}")
     shtab.add_argument_to(parser, ["--print-completion"], help="print a completion script and stop")
     commands = parser.add_subparsers(metavar="NAME", title="commands", required=True)
-    for table, is_job in ((JOBS, True), (TOOLS, False)):
-        for name, command in table.items():
-            _add(commands, name, command, is_job=is_job)
+    for name, command in {**JOBS, **TOOLS}.items():
+        loaded = command.load()
+        own = commands.add_parser(name, help=command.summary, description=loaded.help)
+        if name in JOBS:
+            add_shared_flags(own)
+        loaded.add_flags(own)
     return parser
-
-
-def _add(commands: Commands, name: str, command: Command, *, is_job: bool) -> None:
-    loaded = command.load()
-    parser = commands.add_parser(name, help=command.summary, description=loaded.help)
-    if is_job:
-        add_shared_flags(parser)
-    loaded.add_flags(parser)

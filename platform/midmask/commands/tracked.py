@@ -4,7 +4,6 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import NoReturn
 
 from midmask.app.flags import add_tracking_flag
 from midmask.app.job import home
@@ -17,65 +16,57 @@ from midmask.tracking.names import is_database, resolve_tracking_uri, ui_address
 
 def _leaderboard_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
+    parser.add_argument(
+        "--verdict", metavar="FOLDER", help="also search with the systems of a verdict, and judge what they find"
+    )
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
 
 
 @program(_leaderboard_flags)
 def leaderboard(flags: Namespace) -> None:
-    """Opens the leaderboard over the tracked runs, on loopback.
+    """Opens the leaderboard over the tracked runs, on loopback; with --verdict, its page Search asks that verdict's
+    systems.
 
     Examples:
       midmask leaderboard
-      midmask leaderboard --port 8600
+      midmask leaderboard --verdict verdicts/NAME
     """
+    more: list[str] = []
+    if flags.verdict is not None:
+        verdict = Path(flags.verdict).expanduser().absolute()
+        if not (verdict / "verdict.json").is_file():
+            raise UserError(f"--verdict {verdict}: it has no verdict.json; name the folder that `midmask choose` wrote")
+        more = ["--verdict", str(verdict)]
     os.environ["MLFLOW_TRACKING_URI"] = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    os.execv(sys.executable, serving_command(flags.port))
-
-
-LOOPBACK = "127.0.0.1"
-MLFLOW_PORT, DASHBOARD_PORT = 5000, 8501
+    os.execv(sys.executable, serving_command(flags.port, *more))
 
 
 def _ui_flags(parser: ArgumentParser) -> None:
     add_tracking_flag(parser)
-    parser.add_argument(
-        "--verdict", metavar="FOLDER", help="search with the systems of a verdict, and judge what they find"
-    )
-    parser.add_argument("--port", type=int, help=f"default: {MLFLOW_PORT}, of the dashboard {DASHBOARD_PORT}")
+    parser.add_argument("--port", type=int, default=5000, help="default: 5000")
 
 
 @program(_ui_flags)
 def ui(flags: Namespace) -> None:
     """Prints the address of the tracked runs in MLflow's own pages, and serves these on loopback unless the store is
-    a server, which has them; with --verdict, opens the dashboard with its page Search.
+    a server, which has them.
 
     Examples:
       midmask ui
-      midmask ui --verdict verdicts/NAME
+      midmask ui --port 5001
     """
     from midmask.tracking.store import create_store, explained
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    if flags.verdict is not None:
-        _open_dashboard(flags, uri)
-    port = flags.port or MLFLOW_PORT
-    pages = f"http://{LOOPBACK}:{port}" if is_database(uri) else ui_address(uri)
+    pages = f"http://127.0.0.1:{flags.port}" if is_database(uri) else ui_address(uri)
     with explained(uri):
         _, experiment = create_store(uri, home(Path.cwd()))  # the server's several processes would ruin a fresh file
     print(f"{pages}/#/experiments/{experiment}/runs", flush=True)
     if is_database(uri):
         os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
-        os.execv(sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", LOOPBACK, "--port", str(port)])
-
-
-def _open_dashboard(flags: Namespace, uri: str) -> NoReturn:
-    verdict = Path(flags.verdict).expanduser().absolute()
-    if not (verdict / "verdict.json").is_file():
-        raise UserError(f"--verdict {verdict}: there is no verdict.json; name the folder that `midmask choose` wrote")
-    port = flags.port or DASHBOARD_PORT
-    os.environ["MLFLOW_TRACKING_URI"] = uri  # as above
-    print(f"http://{LOOPBACK}:{port}/search", flush=True)
-    os.execv(sys.executable, serving_command(port, "--verdict", str(verdict)))
+        os.execv(
+            sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(flags.port)]
+        )
 
 
 def _compare_flags(parser: ArgumentParser) -> None:
@@ -115,23 +106,22 @@ def compare(flags: Namespace) -> None:
         raise UserError(f"compare {flags.runs[0]}: give two systems or more, as midmask compare {flags.runs[0]} bm25")
     if flags.queries < 0:
         raise UserError(f"--queries {flags.queries}: give a number of queries, or 0 for none")
-    from midmask.leaderboard.comparison import as_csv, as_markdown, as_text, compare_systems
-    from midmask.leaderboard.rows import per_query_files, place_names
+    from midmask.evaluation.rendering import markdown_text
+    from midmask.leaderboard.comparison import as_csv, as_text, compare_systems
+    from midmask.leaderboard.rows import place_names
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import artifact_cache, look
+    from midmask.leaderboard.store_view import look
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    view = look(uri)
+    view = look(resolve_tracking_uri(flags.tracking_uri, home(Path.cwd())))
     place, systems = select_systems(flags.runs, view, flags.on)
     comparison = compare_systems(
         {label: system.rows[place] for label, system in systems.items()},
         place_names([row.place for row in view.rows])[place],
-        per_query_files(uri, artifact_cache()),
-        view.runs,
+        view.per_query,
         measures=flags.measures,
         queries=flags.queries,
     )
-    print((as_csv if flags.csv else as_markdown if flags.markdown else as_text)(comparison))
+    print(as_csv(comparison) if flags.csv else as_text(comparison, markdown_text if flags.markdown else str))
 
 
 def _export_mteb_flags(parser: ArgumentParser) -> None:
@@ -158,21 +148,19 @@ def export_mteb(flags: Namespace) -> None:
     from midmask.evaluation.measures import aggregate_seeds
     from midmask.exchange.mteb_files import MtebResult, write_results
     from midmask.leaderboard.comparison import values_of
-    from midmask.leaderboard.rows import per_query_files
     from midmask.leaderboard.selection import select_systems
-    from midmask.leaderboard.store_view import artifact_cache, look
+    from midmask.leaderboard.store_view import look
 
-    uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
-    place, systems = select_systems(flags.systems, look(uri), flags.on)
-    per_query = per_query_files(uri, artifact_cache())
+    view = look(resolve_tracking_uri(flags.tracking_uri, home(Path.cwd())))
+    place, systems = select_systems(flags.systems, view, flags.on)
     results = [
         MtebResult(
             label,
-            fingerprint([row.fingerprint for row in system.rows[place]]),
+            fingerprint([row.tag("fingerprint") for row in system.rows[place]]),
             flags.task or place.corpus,
             place.collection,
             place.split,
-            aggregate_seeds([values_of(row, per_query) for row in system.rows[place]]),
+            aggregate_seeds([values_of(row, view.per_query) for row in system.rows[place]]),
             flags.language,
             len(system.rows[place]),
         )

@@ -1,7 +1,7 @@
 """The leaderboard as a table: chosen systems × (corpus, split, measure), with costs, ranks, and how all of it reads."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -85,7 +85,7 @@ class Board:
         """The distinct values of a label over the systems. BM25 has no pre-training and is its own representation, and
         a model folder has no protocol.
         """
-        values = ((getattr(entry, name), entry.recipe) for entry in self.systems.values())
+        values = ((entry.labels[name], entry.recipe) for entry in self.systems.values())
         return {value for value, recipe in values if value not in ("", "none", recipe)}
 
     def mark(self, entry: Entry, column: MeasuredColumn) -> Mark:
@@ -128,7 +128,8 @@ def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
     candidates = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
     results = [entry for entry in candidates if not entry.trial] or candidates
     counts = Counter(place for entry in results for place in entry.rows if corpus in ("", place.corpus))
-    started = {place: max(row.started for entry in results for row in entry.rows.get(place, ())) for place in counts}
+    runs = {place: [row.run for entry in results for row in entry.rows.get(place, ())] for place in counts}
+    started = {place: max(run.started for run in own) for place, own in runs.items()}
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
@@ -178,7 +179,7 @@ def _line(board: Board, entry: Entry) -> dict[str, object]:
         RANK: board.ranks.get(entry.name),
         ALLOWED: board.allowed(entry),
         SYSTEM: entry.recipe,
-        **{HEADS[name]: getattr(entry, name) for name in board.fields},
+        **{HEADS[name]: entry.labels[name] for name in board.fields},
         "Settings": ", ".join(filter(None, (entry.note, "trial" if entry.trial else ""))),
         **{column.head: measured(board, entry, column) for column in board.columns},
         **{name: board.cost(entry, name) for name in (*COSTS, *RECALLS)},
@@ -255,18 +256,7 @@ def meanings(board: Board) -> list[str]:
     said.append("±: the standard deviation over seeds. Letters: the systems that it is significantly better than.")
     if any(board.cost(entry, name) is not None for entry in board.systems.values() for name in RECALLS):
         said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
-    return [*said, *_left_out(board)]
-
-
-def _left_out(board: Board) -> Iterator[str]:
-    """A sentence per place with results that were left out because they are the query itself: how many, of which
-    systems. The lists of the others were measured as they are.
-    """
-    for place, name in board.view.places.items():
-        rows = {entry.name: entry.rows.get(place, ()) for entry in board.systems.values()}
-        counts = {system: max((row.self_matches for row in own), default=0) for system, own in rows.items()}
-        if counted := "; ".join(f"{count:,} of {system}" for system, count in counts.items() if count):
-            yield f"{name}: results that are the query itself are left out: {counted}."
+    return said
 
 
 def shared(board: Board) -> str:

@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 
 from midmask.core.words import MISSING
 from midmask.errors import UserError, unknown
-from midmask.evaluation.rendering import csv_cell, markdown, markdown_text
+from midmask.evaluation.rendering import csv_cell, markdown
 from midmask.evaluation.statistics.pairing import Pairing, Sided, pair_systems, widest
 from midmask.evaluation.statistics.significance import Comparison, p_text, sentence
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, by_measure, tabulate
 from midmask.leaderboard.artifacts import artifact_place, evaluated
-from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, PerQueryOf, seed_tables
+from midmask.leaderboard.entries import LABELS, SEPARATOR, Entry, seed_tables
 from midmask.leaderboard.queries import query_texts
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
-from midmask.tracking.reading import TrackedRow
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryOf, measure_names
 
 MOST = 60
 """Systems whose per-query values are read, the newest; of more, their files would take long to open."""
@@ -74,12 +73,14 @@ def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
     for entry in found:
         alike.setdefault(entry.recipe, []).append(entry)
     fields = {
-        recipe: [name for name in (*LABELS[1:], "note") if len({getattr(entry, name) for entry in group}) > 1]
+        recipe: [name for name in LABELS[1:] if len({entry.labels[name] for entry in group}) > 1]
         for recipe, group in alike.items()
     }
     names: dict[str, Entry] = {}
     for entry in found:
-        parts = [entry.recipe, *(getattr(entry, name) for name in fields[entry.recipe]), "trial" if entry.trial else ""]
+        note = entry.note if len({other.note for other in alike[entry.recipe]}) > 1 else ""
+        labels = [entry.labels[name] for name in fields[entry.recipe]]
+        parts = [entry.recipe, *labels, note, "trial" if entry.trial else ""]
         name = SEPARATOR.join(filter(None, parts))
         names[entry.name if name in names else name] = entry
     return names
@@ -180,7 +181,7 @@ def caption(comparison: SystemComparison) -> str:
     return " ".join(said)
 
 
-SIDES: tuple[Sided, ...] = ("wins", "losses")
+SIDES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,6 @@ def compare_systems(
     systems: Mapping[str, Sequence[LeaderboardRow]],
     place: str,
     per_query: PerQueryOf,
-    runs: Sequence[TrackedRow],
     *,
     measures: Sequence[str],
     queries: int,
@@ -208,7 +208,7 @@ def compare_systems(
 
     Args:
         systems: label -> rows of one place, one per seed; the first is what the others are held against.
-        place: as tables call it. runs: of the store, where the collection's texts are found from.
+        place: as tables call it.
         measures: none: all that the systems share.
         queries: how many of the largest gains, and of the largest losses, are listed.
 
@@ -224,8 +224,8 @@ def compare_systems(
         for name in list(systems)[1:]
         for side in SIDES
     }
-    ids = {name: [row.run_id for row in rows] for name, rows in systems.items()}
-    texts = _query_texts({query for listed in sided.values() for query in listed}, every, runs)
+    ids = {name: [row.run.run_id for row in rows] for name, rows in systems.items()}
+    texts = _query_texts({query for listed in sided.values() for query in listed}, every)
     return ComparisonReport(place, comparison, ids, sided, texts)
 
 
@@ -234,7 +234,7 @@ def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
     table = per_query(row)
     if table is None:
         raise UserError(
-            f"run {row.run_id} ({row.recipe or row.name}) has no values per query, so it cannot be compared; evaluate "
+            f"run {row.run.run_id} ({row.recipe}) has no values per query, so it cannot be compared; evaluate "
             "the system again"
         )
     return table
@@ -251,11 +251,10 @@ def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> l
     return list(dict.fromkeys(wanted)) or shared
 
 
-def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow], runs: Sequence[TrackedRow]) -> Mapping[str, str]:
+def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow]) -> Mapping[str, str]:
     """Query -> its text, from the first collection that can be reached; empty if none can."""
-    by_id = {run.run_id: run for run in runs}
     for row in rows if query_ids else ():
-        corpus = evaluated(artifact_place(by_id[row.run_id], row.corpus, row.split)).corpus
+        corpus = evaluated(artifact_place(row.run, row.place.corpus, row.place.split)).corpus
         if corpus is not None:
             return query_texts(corpus, query_ids)
     return {}
@@ -264,20 +263,9 @@ def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow], runs: Sequ
 TEXT = 100
 """Characters of a query, its id included, that are shown."""
 
-TITLES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
 
-
-def as_text(report: ComparisonReport) -> str:
-    """The comparison as text for a terminal; names and queries are not escaped."""
-    return _render(report, str)
-
-
-def as_markdown(report: ComparisonReport) -> str:
-    """The comparison as Markdown; names and queries are escaped."""
-    return _render(report, markdown_text)
-
-
-def _render(report: ComparisonReport, text: Callable[[str], str]) -> str:
+def as_text(report: ComparisonReport, text: Callable[[str], str] = str) -> str:
+    """The comparison as text for a terminal; with `markdown_text`, which escapes names and queries, as Markdown."""
     table = report.comparison.table
     tests = table.comparisons[table.columns[0]]
     blocks = [text(sentence(row, report.place, len(tests))) for row in tests]
@@ -285,7 +273,7 @@ def _render(report: ComparisonReport, text: Callable[[str], str]) -> str:
     blocks += [text(caption(report.comparison))]
     for (system, side), listed in report.widest.items():
         if listed:
-            title = text(f"Where {system} {TITLES[side]} most, in {table.columns[0]}:")
+            title = text(f"Where {system} {SIDES[side]} most, in {table.columns[0]}:")
             blocks += [title, _query_table(report, system, side, text)]
     return "\n\n".join(blocks)
 

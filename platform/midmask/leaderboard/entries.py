@@ -11,10 +11,10 @@ with the same queries is compared, and the others are named.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from midmask.evaluation.rendering import caption
 from midmask.evaluation.statistics.ranks import RankRange, rank_ranges
 from midmask.evaluation.tables import ResultTable, TableColumn, tabulate
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, PerQueryOf
 
 LABELS = ("recipe", "pretrain_on", "representation", "protocol", "backbone")
-"""Fields of a row that name its system; what else differs is told in the entry's note."""
+"""Tags of a run that name its system; what else differs is told in the entry's note."""
 
 SEPARATOR = " · "
 """Between the parts of a system's name."""
@@ -55,21 +55,23 @@ class Value:
 class Entry:
     """One system, with the results of all its seeds."""
 
-    recipe: str
-    pretrain_on: str
-    representation: str
-    protocol: str
-    backbone: str
+    labels: Mapping[str, str]  # by `LABELS`
     note: str  # the settings in which it differs from others of the same labels; empty if there are none
     trial: bool
-    started: datetime
     rows: Mapping[CollectionSplit, tuple[LeaderboardRow, ...]]  # one row per seed for every place
 
     @property
+    def recipe(self) -> str:
+        return self.labels["recipe"]
+
+    @cached_property
+    def started(self) -> datetime:
+        return max(row.run.started for rows in self.rows.values() for row in rows)
+
+    @cached_property
     def name(self) -> str:
         """The unique name of the entry: its labels, its note and whether it is a trial."""
-        parts = [getattr(self, field) for field in LABELS]
-        return SEPARATOR.join(part for part in (*parts, self.note, "trial" if self.trial else "") if part)
+        return SEPARATOR.join(filter(None, (*self.labels.values(), self.note, "trial" if self.trial else "")))
 
     def value(self, place: CollectionSplit, measure: str) -> Value | None:
         numbers = [row.measures[measure] for row in self.rows.get(place, ()) if measure in row.measures]
@@ -81,13 +83,13 @@ class Entry:
 
     def cost(self, name: str, places: Iterable[CollectionSplit]) -> float | None:
         """The mean of a cost over the runs that were evaluated at one of these places; None if none tells it."""
-        runs = {row.run_id: row for place in places for row in self.rows.get(place, ())}
-        costs = [row.costs[name] for row in runs.values() if name in row.costs]
+        metrics = [row.run.metrics for row in self.runs(places).values()]
+        costs = [values[f"cost/{name}"] for values in metrics if f"cost/{name}" in values]
         return math.fsum(costs) / len(costs) if costs else None
 
     def runs(self, places: Iterable[CollectionSplit]) -> dict[str, LeaderboardRow]:
         """Run id -> a row of it, for the runs at these places."""
-        return {row.run_id: row for place in places for row in self.rows.get(place, ())}
+        return {row.run.run_id: row for place in places for row in self.rows.get(place, ())}
 
 
 class _System(NamedTuple):
@@ -103,25 +105,20 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     grouped: dict[_System, dict[CollectionSplit, dict[str, LeaderboardRow]]] = {}
     by_run: dict[str, tuple[_System, str]] = {}
     for row in found:
-        if row.run_id not in by_run:  # a run may have a row for many splits
-            by_run[row.run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
-        system, seeds = by_run[row.run_id]
+        if (run_id := row.run.run_id) not in by_run:  # a run may have a row for many splits
+            by_run[run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
+        system, seeds = by_run[run_id]
         grouped.setdefault(system, {}).setdefault(row.place, {}).setdefault(seeds, row)
     notes = _notes(grouped)
-    return [_entry(system, places, notes[system]) for system, places in grouped.items()]
-
-
-def _entry(system: _System, places: Mapping[CollectionSplit, Mapping[str, LeaderboardRow]], note: str) -> Entry:
-    rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
-    started = max(row.started for by_seed in rows.values() for row in by_seed)
-    recipe, pretrain_on, representation, protocol, backbone = system.labels
-    return Entry(
-        recipe, pretrain_on, representation, protocol, backbone, note, trial=system.trial, started=started, rows=rows
-    )
+    made = []
+    for system, places in grouped.items():
+        rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
+        made.append(Entry(dict(zip(LABELS, system.labels, strict=True)), notes[system], system.trial, rows))
+    return made
 
 
 def _labels(row: LeaderboardRow) -> tuple[str, ...]:
-    return (row.recipe or row.name, *(getattr(row, field) for field in LABELS[1:]))
+    return (row.recipe, *map(row.tag, LABELS[1:]))
 
 
 def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
@@ -129,21 +126,21 @@ def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:
     is_bm25 = _is_bm25(row)
     return frozenset(
         (path, value)
-        for path, value in row.params.items()
+        for path, value in row.run.params.items()
         if field_kind(path) == "setting" and (not is_bm25 or path.startswith("corpus."))
     )
 
 
 def _is_bm25(row: LeaderboardRow) -> bool:
     """Whether it is midmask's own BM25; a run file of another tool may bear the same name."""
-    return row.recipe.lower() == "bm25" and row.representation in ("", "bm25")
+    return row.recipe.lower() == "bm25" and row.tag("representation") in ("", "bm25")
 
 
 def _seeds(row: LeaderboardRow) -> str:
     """The seeds of the trainings, as text that sorts by them; the row's own seed where the params tell none."""
     if _is_bm25(row):
         return ""
-    seeds = [value.rjust(6) for path, value in sorted(row.params.items()) if field_kind(path) == "seed"]
+    seeds = [value.rjust(6) for path, value in sorted(row.run.params.items()) if field_kind(path) == "seed"]
     return " ".join(seeds) or row.seed.rjust(6)
 
 
@@ -179,9 +176,6 @@ def _note(differing: frozenset[tuple[str, str]]) -> str:
     more = [f"{len(notes) - LONGEST_NOTE} more"] if len(notes) > LONGEST_NOTE else []
     return ", ".join(notes[:LONGEST_NOTE] + more)
 
-
-PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
-"""A row -> its table (query_id, measure, value), None if its run keeps none."""
 
 MOST = 80
 """Systems that are compared, all pairs of them: more would keep a page waiting."""

@@ -7,9 +7,7 @@ here, never guessed. Per-query values are artifacts, and may lie on another mach
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import ir_measures
@@ -23,8 +21,6 @@ from midmask.tracking.names import (
     made_here_key,
     measure_of,
     queries_key,
-    self_matches_key,
-    ui_address,
 )
 from midmask.tracking.reading import TrackedRow, artifact_file
 
@@ -46,38 +42,34 @@ class CollectionSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """One evaluated system on one split."""
+    """The run of an evaluated system, with its measures on one split."""
 
-    name: str
-    recipe: str
-    objective: str
-    protocol: str
-    representation: str
-    backbone: str
-    pretrain_on: str  # collection of the middle training ("corpus": the evaluated one)
+    run: TrackedRow
     place: CollectionSplit
-    seed: str
     measures: Mapping[str, float]  # ir-measures name -> value in [0, 1]
-    # name of a metric below `cost/` -> value: train_seconds, cpu_hours, gpu_hours, pretrain_tokens, bytes_per_passage,
-    # search_ms_per_query, index_recall_at_10 and others
-    costs: Mapping[str, float]
-    trial: bool  # a sweep's trial, not a system that was evaluated for itself
-    split_made_here: bool
-    fingerprint: str
-    run_id: str
-    experiment_id: str
-    parent_id: str | None
-    started: datetime
-    params: Mapping[str, str]  # dotted path -> text
-    self_matches: int = 0  # results that were left out because they are the query itself
+
+    def tag(self, name: str) -> str:
+        """The run's tag `midmask.NAME`; empty if it has none."""
+        return self.run.tags.get(f"midmask.{name}", "")
 
     @property
-    def corpus(self) -> str:
-        return self.place.corpus
+    def recipe(self) -> str:
+        return self.tag("recipe") or self.run.name
 
     @property
-    def split(self) -> str:
-        return self.place.split
+    def seed(self) -> str:
+        """The seed that repeated runs of a system differ in; empty without one."""
+        return self.tag("seed") or _seed(self.run)
+
+    @property
+    def trial(self) -> bool:
+        """Whether it is a sweep's trial, not a system that was evaluated for itself."""
+        return self.tag("step") == "trial"
+
+    @property
+    def split_made_here(self) -> bool:
+        """Whether midmask drew the split, since the collection has none of its own."""
+        return self.run.tags.get(made_here_key(self.place.corpus, self.place.split)) == "true"
 
 
 def rows(runs: Iterable[TrackedRow]) -> list[LeaderboardRow]:
@@ -85,7 +77,7 @@ def rows(runs: Iterable[TrackedRow]) -> list[LeaderboardRow]:
     whose measures are those of a run nested in it.
     """
     return [
-        _row(run, corpus, split, values)
+        LeaderboardRow(run, _place(run, corpus, split), values)
         for run in runs
         if run.status == "finished" and run.tags.get(STEP) not in JOB_STEPS
         for (corpus, split), values in measured(run).items()
@@ -125,11 +117,6 @@ def _told_apart(place: CollectionSplit, known: Iterable[CollectionSplit]) -> str
     return f" ({', '.join(parts)})"
 
 
-def run_link(uri: str, run: LeaderboardRow | TrackedRow, ui: str | None = None) -> str:
-    """The address of a run in MLflow's own pages."""
-    return f"{ui_address(uri, ui)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
-
-
 def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
     """(corpus, split) -> measure -> value. A key of three segments whose last is no measure is another metric."""
     by_place: dict[tuple[str, str], dict[str, float]] = {}
@@ -140,32 +127,9 @@ def measured(run: TrackedRow) -> dict[tuple[str, str], dict[str, float]]:
     return by_place
 
 
-def _row(run: TrackedRow, corpus: str, split: str, measures: dict[str, float]) -> LeaderboardRow:
-    tag = {key.removeprefix("midmask."): value for key, value in run.tags.items() if key.startswith("midmask.")}
-    return LeaderboardRow(
-        name=run.name,
-        recipe=tag.get("recipe", ""),
-        objective=tag.get("objective", ""),
-        protocol=tag.get("protocol", ""),
-        representation=tag.get("representation", ""),
-        backbone=tag.get("backbone", ""),
-        pretrain_on=tag.get("pretrain_on", ""),
-        place=CollectionSplit(
-            corpus, split, run.tags.get(collection_key(corpus), ""), int(run.tags.get(queries_key(corpus, split), 0))
-        ),
-        seed=tag.get("seed") or _seed(run),
-        measures=measures,
-        costs={key.removeprefix("cost/"): value for key, value in run.metrics.items() if key.startswith("cost/")},
-        trial=tag.get("step") == "trial",
-        split_made_here=run.tags.get(made_here_key(corpus, split)) == "true",
-        fingerprint=tag.get("fingerprint", ""),
-        run_id=run.run_id,
-        experiment_id=run.experiment_id,
-        parent_id=run.parent_id,
-        started=run.started,
-        params=run.params,
-        self_matches=int(run.tags.get(self_matches_key(corpus, split), 0)),
-    )
+def _place(run: TrackedRow, corpus: str, split: str) -> CollectionSplit:
+    collection, queries = run.tags.get(collection_key(corpus), ""), run.tags.get(queries_key(corpus, split), 0)
+    return CollectionSplit(corpus, split, collection, int(queries))
 
 
 @cache
@@ -182,7 +146,7 @@ def _measure(key: str) -> tuple[str, str, str] | None:
 
 
 def _seed(run: TrackedRow) -> str:
-    """The last fine-tuning stage's seed, the one that repeated runs of a system differ in; empty without one."""
+    """The last fine-tuning stage's seed."""
     stages = sorted(path for path in run.params if path.startswith("stages.") and path.endswith(".train.seed"))
     return run.params[stages[-1]] if stages else ""
 
@@ -209,18 +173,17 @@ def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
 KEPT = 512
 """Tables in memory; one of 7,000 queries and three measures takes about a megabyte."""
 
+PerQueryOf = Callable[[LeaderboardRow], pa.Table | None]
+"""A row -> its table (query_id, measure, value), None if its run keeps none."""
 
-def per_query_files(uri: str, cache: Path) -> Callable[[LeaderboardRow], pa.Table | None]:
-    """A function from a row to the table (query_id, measure, value) of its run, corpus and split; None if the run keeps
-    none. It raises UserError if the store at `uri` does not answer.
 
-    Args:
-        cache: folder for files that lie on another machine.
-    """
+@cache
+def per_query_files(uri: str) -> PerQueryOf:
+    """Values per query from the files of a store's runs. Raises UserError if the store at `uri` does not answer."""
 
     @lru_cache(KEPT)
     def read(run_id: str, corpus: str, split: str) -> pa.Table | None:
-        path = artifact_file(uri, run_id, f"per_query/{corpus}.{split}.parquet", cache)
+        path = artifact_file(uri, run_id, f"per_query/{corpus}.{split}.parquet")
         return None if path is None else pq.read_table(path)
 
-    return lambda row: read(row.run_id, row.corpus, row.split)
+    return lambda row: read(row.run.run_id, row.place.corpus, row.place.split)

@@ -51,7 +51,7 @@ def _candidates(text: str, view: StoreView) -> list[Entry]:
     of_runs = [
         entry
         for run_id in ([] if named else _runs_named(text, view))
-        for entry in entries(row for row in view.rows if row.run_id == run_id)
+        for entry in entries(row for row in view.rows if row.run.run_id == run_id)
     ]
     if not view.entries:
         raise UserError("nothing has been evaluated in this tracking store; name another with --tracking-uri")
@@ -63,7 +63,7 @@ def _candidates(text: str, view: StoreView) -> list[Entry]:
 
 def _runs_named(text: str, view: StoreView) -> list[str]:
     """Ids of the evaluated runs with this name or beginning of an id; of a job's run, those of the runs in it."""
-    measured = {row.run_id for row in view.rows}
+    measured = {row.run.run_id for row in view.rows}
     is_id = len(text) >= SHORTEST_ID and not set(text) - set("0123456789abcdef")
     known = list(zip(view.runs, resolve_cached(view.runs), strict=True))
     meant = [(run, linked) for run, linked in known if text == run.name or (is_id and run.run_id.startswith(text))]
@@ -113,7 +113,7 @@ def _choose(text: str, meant: Sequence[Entry], place: CollectionSplit) -> Entry:
 
 
 def _run_ids(entry: Entry, place: CollectionSplit) -> str:
-    return ", ".join(row.run_id[:8] for row in entry.rows[place])
+    return ", ".join(row.run.run_id[:8] for row in entry.rows[place])
 
 
 def _labelled(chosen: Sequence[Entry], place: CollectionSplit) -> dict[str, Entry]:

@@ -1,29 +1,31 @@
-"""The tracked runs of a store and what is made of them, as they were known at a time."""
+"""The tracked runs of a store and what is made of them, as they were known at a time: what pages and commands read."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from midmask.leaderboard.entries import Entry, entries
-from midmask.leaderboard.rows import LeaderboardRow, rows
+from midmask.leaderboard.rows import LeaderboardRow, PerQueryOf, per_query_files, rows
+from midmask.tracking.names import ui_address
 from midmask.tracking.reading import TrackedRow, read_runs
-
-
-def artifact_cache() -> Path:
-    """Where copies of artifacts of other machines are kept: below XDG_CACHE_HOME, else below ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "midmask" / "artifacts"
 
 
 @dataclass(frozen=True)
 class StoreView:
-    """Runs, newest first, and the rows and entries made of them, as of a time."""
+    """Runs, newest first, and the rows and entries made of them, as of a time. All sessions of the pages share one, so
+    that none may change it.
+    """
 
+    uri: str
     runs: Sequence[TrackedRow]
     rows: Sequence[LeaderboardRow]
     entries: Sequence[Entry]
+    per_query: PerQueryOf
     looked: datetime
+
+    def link(self, run: TrackedRow) -> str:
+        """The address of a run in MLflow's own pages."""
+        return f"{ui_address(self.uri)}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
 
 
 def look(uri: str) -> StoreView:
@@ -34,4 +36,4 @@ def look(uri: str) -> StoreView:
     """
     runs, looked = read_runs(uri), datetime.now(UTC)
     found = rows(runs)
-    return StoreView(runs, found, entries(found), looked)
+    return StoreView(uri, runs, found, entries(found), per_query_files(uri), looked)

@@ -1,4 +1,4 @@
-"""The pages over tracked runs and verdicts, in Streamlit, one module each: `show(context)` draws it.
+"""The pages over tracked runs and verdicts, in Streamlit, one module each: `show(…)` draws it.
 
 They only read; Search alone writes, into a verdict's folder.
 """

@@ -31,9 +31,9 @@ from midmask.leaderboard.board import (
 )
 from midmask.leaderboard.entries import Entry, Marks, marks_of
 from midmask.leaderboard.rows import CollectionSplit, measure_names, place_names, unfinished
+from midmask.leaderboard.store_view import StoreView
 from midmask.pages import card
-from midmask.pages.context import PageContext, nothing_evaluated
-from midmask.pages.look import ALL, badge, choice, choices, draw, link, show_table
+from midmask.pages.look import ALL, badge, choice, choices, draw, first, link, nothing_evaluated, show_table
 from midmask.sweep.figures import FrontPoint, front_figure
 from midmask.tracking.names import PROGRESS
 
@@ -42,21 +42,21 @@ REASON = "midmask.reason"
 """The tag that says why a run failed."""
 
 
-def show(context: PageContext) -> None:
-    if context.entries:
-        systems(context)
+def show(store: StoreView) -> None:
+    if store.entries:
+        systems(store)
     else:
         nothing_evaluated()
-    troubles(context)
+    troubles(store)
 
 
-def systems(context: PageContext) -> None:
+def systems(store: StoreView) -> None:
     with st.sidebar:  # which folds on a phone
-        view = choose(context.entries)
+        view = choose(store.entries)
     if not view.places:
         st.info("No system was evaluated on this split of this corpus. Choose another.")
         return
-    board = board_of(context.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, context))
+    board = board_of(store.entries, view, lambda shown: compared(_cache_text(shown, view), shown, view, store))
     if not board.systems:
         st.info("No system matches these choices. Search for other words, or show the trials of sweeps.")
         return
@@ -66,7 +66,7 @@ def systems(context: PageContext) -> None:
     with st.expander("How to read this table"):
         st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
     show_costs(board)
-    card.show(board, context)
+    card.show(board, store)
 
 
 COST_FORMATS = {HOURS: "%.2f h", BYTES: "bytes", SEARCH: "%.2f ms", **dict.fromkeys(RECALLS, "%.4f")}
@@ -94,9 +94,9 @@ def show_board(board: Board) -> None:
 
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the systems")
-def compared(cache_text: str, _shown: Sequence[Entry], _view: View, _context: PageContext) -> Marks:
+def compared(cache_text: str, _shown: Sequence[Entry], _view: View, _store: StoreView) -> Marks:
     """Tests of all pairs, worked out once for the same runs: `cache_text` tells them, and all else that matters."""
-    return marks_of(_shown, _view.places, _view.measures, _context.per_query)
+    return marks_of(_shown, _view.places, _view.measures, _store.per_query)
 
 
 def _cache_text(shown: Sequence[Entry], view: View) -> str:
@@ -105,9 +105,9 @@ def _cache_text(shown: Sequence[Entry], view: View) -> str:
     return repr((runs, view.places, view.measures))
 
 
-def troubles(context: PageContext) -> None:
+def troubles(store: StoreView) -> None:
     """Draws the runs that are running, failed or killed, which the board does not rank."""
-    left = unfinished(context.runs)
+    left = unfinished(store.runs)
     if not left:
         return
     st.subheader("Not finished")
@@ -117,7 +117,7 @@ def troubles(context: PageContext) -> None:
             "Step": markdown_text(run.tags.get("midmask.step", "")),
             "Status": badge(run.status),
             "Started (UTC)": f"{run.started:%Y-%m-%d %H:%M}",
-            "MLflow": link(context.link(run), run.run_id[:8]),
+            "MLflow": link(store.link(run), run.run_id[:8]),
             "Last known": markdown_text(run.tags.get(PROGRESS if run.status == "running" else REASON, "")),
         }
         for run in left[:MOST_UNFINISHED]
@@ -140,9 +140,9 @@ def choose(found: Sequence[Entry]) -> View:
     """Draws the choices over these entries."""
     every = places_of(found)
     newest = newest_place(found)
-    corpus = choice("Corpus", "corpus", [*_first(newest.corpus, {place.corpus for place in every}), ALL])
+    corpus = choice("Corpus", "corpus", [*first(newest.corpus, sorted({place.corpus for place in every})), ALL])
     inside = newest_place(found, "" if corpus == ALL else corpus)
-    split = choice("Split", "split", [*_first(inside.split, {place.split for place in every}), ALL])
+    split = choice("Split", "split", [*first(inside.split, sorted({place.split for place in every})), ALL])
     names = place_names(every)
     places = {place: names[place] for place in _places(every, corpus, split)}
     known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
@@ -150,11 +150,6 @@ def choose(found: Sequence[Entry]) -> View:
     measures = choices("Measures", "measures", known, known[:NARROW])
     trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
     return View(places, tuple(measures), trials, find)
-
-
-def _first(one: str, names: set[str]) -> list[str]:
-    """All names, ascending, but one that stands first: a choice without a value in the address falls on it."""
-    return [one, *sorted(names - {one})]
 
 
 def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
@@ -211,5 +206,5 @@ def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
 
 def _point_name(board: Board, entry: Entry) -> str:
     """Recipe, and representation where systems differ in it: what fits beside a point."""
-    parts = (entry.recipe, entry.representation if "representation" in board.fields else "")
+    parts = (entry.recipe, entry.labels["representation"] if "representation" in board.fields else "")
     return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

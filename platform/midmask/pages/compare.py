@@ -16,6 +16,7 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.evaluation.statistics.intervals import Variance, standard_error
 from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, widest
+from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.comparison import (
     ComparableSystems,
     SystemComparison,
@@ -25,11 +26,12 @@ from midmask.leaderboard.comparison import (
 )
 from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
-from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names
-from midmask.pages.context import PageContext, choose_place, nothing_evaluated, places_of, rows_at
-from midmask.pages.look import TEMPLATES, choice, choices, draw, link, show_table, tinted
+from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names
+from midmask.leaderboard.store_view import StoreView
+from midmask.pages.look import TEMPLATES, choice, choices, draw, first, link, nothing_evaluated, show_table, tinted
 from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, WIN
+from midmask.tracking.reading import TrackedRow
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
 COUNT = 5
@@ -40,14 +42,14 @@ SHOWN = 3
 """Systems that are compared if none is chosen, the best."""
 
 
-def show(context: PageContext) -> None:
-    if not context.rows:
+def show(store: StoreView) -> None:
+    if not store.rows:
         nothing_evaluated()
         return
     with st.sidebar:
-        place = choose_place(context.rows)
-        measure = choice("Measure", "measure", measure_names(rows_at(context.rows, place)))
-    found = comparable(context.entries, place, measure, context.per_query)
+        place = choose_place(store.rows)
+        measure = choice("Measure", "measure", measure_names(row for row in store.rows if row.place == place))
+    found = comparable(store.entries, place, measure, store.per_query)
     if len(found.entries) < FEWEST:
         st.info(
             "It takes two systems with values of this measure for each query; here "
@@ -62,7 +64,7 @@ def show(context: PageContext) -> None:
     except UserError as error:
         st.info(str(error))
         return
-    standings(found, comparison, measure, context)
+    standings(found, comparison, measure, store)
     base, *others = names
     with st.sidebar:
         name = choice("Query by query", "of", others)
@@ -76,19 +78,32 @@ def show(context: PageContext) -> None:
         f"How many queries differ by how much; the {pairing.ties:,} ties are left out. The band is the 95% interval of "
         f"the mean difference over all {len(pairing.queries):,} queries."
     )
-    one_by_one(context, pairing, pair, measure, query, side)
+    one_by_one(pairing, pair, measure, query, side)
+
+
+def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
+    """Draws the choice of collection and split: the collection of the newest results first, of its splits dev. Trials
+    of sweeps do not count as results.
+
+    Args:
+        rows: newest first.
+    """
+    names = place_names(row.place for row in sorted(rows, key=lambda row: row.trial))
+    collections = list(dict.fromkeys((place.corpus, place.collection) for place in names))
+    order = sorted(names, key=lambda at: (collections.index((at.corpus, at.collection)), at.split != "dev"))
+    by_name = {names[place]: place for place in order}
+    return by_name[choice("Evaluated on", "place", list(by_name))]
 
 
 def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
     """Draws the choice of a baseline and of systems; the baseline comes first."""
-    first = found.baseline()
     with st.sidebar:
-        base = choice("Held against", "base", [first, *(name for name in found.entries if name != first)])
+        base = choice("Held against", "base", first(found.baseline(), found.entries))
         others = found.others(place, measure, base)
         return [base, *choices("Systems", "systems", others, others[:SHOWN])]
 
 
-def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, context: PageContext) -> None:
+def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, store: StoreView) -> None:
     """Wins, losses and ties of each system, with the test of its difference. Sign and significance are words and marks;
     the colour repeats them.
     """
@@ -97,7 +112,7 @@ def standings(found: ComparableSystems, comparison: SystemComparison, measure: s
         assert one.test is not None and one.pairing is not None, "only the first system is not tested"
         lines.append(
             {
-                "System": link(context.link(_newest(found.entries[one.system])), one.system),
+                "System": link(store.link(_newest(found.entries[one.system])), one.system),
                 measure: one.mean,
                 "Difference": tinted(one.test.outcome, one.difference),
                 "Verdict": tinted(one.test.outcome),
@@ -110,8 +125,8 @@ def standings(found: ComparableSystems, comparison: SystemComparison, measure: s
     st.caption(markdown_text(" ".join([caption(comparison), not_offered(found)])))
 
 
-def _newest(entry: Entry) -> LeaderboardRow:
-    return max((row for own in entry.rows.values() for row in own), key=lambda row: row.started)
+def _newest(entry: Entry) -> TrackedRow:
+    return max((row.run for own in entry.rows.values() for row in own), key=lambda run: run.started)
 
 
 def not_offered(found: ComparableSystems) -> str:
@@ -129,7 +144,7 @@ ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
 
 
-def one_by_one(context: PageContext, own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
+def one_by_one(own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
     """Cards of queries: one, or those that differ most.
 
     Args:
@@ -143,7 +158,7 @@ def one_by_one(context: PageContext, own: Pairing, pair: ComparedRuns, measure: 
         )  # fmt: skip
         return
     values = own.values
-    show_queries(context, pair, {one: values[one] for one in chosen}, measure)
+    show_queries(pair, {one: values[one] for one in chosen}, measure)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
 
 
@@ -182,19 +197,14 @@ LONGEST_START = 90
 _card = TEMPLATES.get_template("query.html.jinja")
 
 
-def show_queries(
-    context: PageContext,
-    rows: Mapping[str, LeaderboardRow],
-    values: Mapping[str, tuple[float, float]],
-    measure: str,
-) -> None:
+def show_queries(rows: ComparedRuns, values: Mapping[str, tuple[float, float]], measure: str) -> None:
     """Draws these queries in their order.
 
     Args:
-        rows: a run of the system and one of the system that it is held against, by name. values: query -> their
-            values.
+        values: query -> its value in either run.
     """
-    found, missing = _read(tuple(values), tuple(places_of(context, rows).items()))
+    lists = [(name, artifact_place(row.run, row.place.corpus, row.place.split)) for name, row in rows.items()]
+    found, missing = _read(tuple(values), lists)
     if missing:
         st.caption(
             markdown_text(f"Texts or lists of {', '.join(missing)} were deleted, or cannot be reached from here.")

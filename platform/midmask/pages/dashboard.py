@@ -12,25 +12,15 @@ import streamlit as st
 from midmask.app.job import home
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
+from midmask.leaderboard.store_view import StoreView, look
 from midmask.pages import board, compare, search, sweep
-from midmask.pages.context import about, context_of, context_without_runs, view_of
 from midmask.pages.look import STYLE
-from midmask.tracking.names import resolve_tracking_uri
-
-# Title of a page -> its module; the others than the first live at the title in small letters. (No docstring: of a
-# page's main script, Streamlit would show it.)
-VIEWS = {
-    "Leaderboard": board,
-    "Compare": compare,
-    "Sweep": sweep,
-    "Search": search,
-}
+from midmask.tracking.names import command_over, resolve_tracking_uri
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tracking-uri", help="the MLflow store; default MLFLOW_TRACKING_URI, else ./mlflow.db")
-    parser.add_argument("--mlflow-ui", help="where MLflow's own pages are served, for the links")
     parser.add_argument("--verdict", metavar="FOLDER", help="a verdict's folder, whose systems Search asks")
     return parser.parse_args()
 
@@ -41,20 +31,32 @@ def page() -> None:
     given = arguments()
     try:
         uri = resolve_tracking_uri(given.tracking_uri, home())
-        known = view_of(uri)
+        store = store_at(uri)
     except UserError as error:
         without_runs(str(error), given.verdict)
         return
-    context = context_of(uri, given.mlflow_ui, known, given.verdict)
-    pages = [
-        st.Page(partial(view.show, context), title=title, url_path=title.lower(), default=view is board)
-        for title, view in VIEWS.items()
+    pages = [  # all but the first live at their titles in small letters
+        st.Page(partial(board.show, store), title="Leaderboard", default=True),
+        st.Page(partial(compare.show, store), title="Compare", url_path="compare"),
+        st.Page(partial(sweep.show, store), title="Sweep", url_path="sweep"),
+        st.Page(partial(search.show, given.verdict), title="Search", url_path="search"),
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)
-    st.caption(f"{redacted(uri)} · {len(context.runs):,} runs · as of {known.looked:%Y-%m-%d %H:%M:%S} UTC")
+    st.caption(f"{redacted(uri)} · {len(store.runs):,} runs · as of {store.looked:%Y-%m-%d %H:%M:%S} UTC")
     chosen.run()
-    about(uri)
+    with st.expander("MLflow's own pages on these runs"):
+        st.code(command_over(uri, "ui"), language="bash", wrap_lines=True)
+
+
+@st.cache_resource(ttl=30, max_entries=4, show_spinner="Reading the runs")
+def store_at(uri: str) -> StoreView:
+    """What a store holds, as it was half a minute ago or later, shared by all sessions.
+
+    Raises:
+        UserError: if it does not answer.
+    """
+    return look(uri)
 
 
 def without_runs(error: str, verdict: str | None) -> None:
@@ -62,8 +64,7 @@ def without_runs(error: str, verdict: str | None) -> None:
     if verdict is None:
         st.header("midmask")
     else:
-        context = context_without_runs(verdict)
-        only = st.Page(partial(search.show, context), title="Search", url_path="search", default=True)
+        only = st.Page(partial(search.show, verdict), title="Search", url_path="search", default=True)
         st.navigation([only], position="hidden").run()
     st.error(error, icon=":material/cloud_off:")
     st.button("Try again")

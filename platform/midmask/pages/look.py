@@ -1,6 +1,6 @@
 """What the pages look like: one style, tables, links, charts, and choices whose values lie in the page's address."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 from jinja2 import Environment, PackageLoader
-from streamlit.delta_generator import DeltaGenerator
 
 from midmask.core.words import MISSING
 from midmask.evaluation.rendering import markdown_text
@@ -70,14 +69,9 @@ def choices(label: str, key: str, options: Sequence[str], default: Sequence[str]
     return [option for option in options if option in (chosen or default)]
 
 
-def side_by_side(key: str = "") -> list[DeltaGenerator]:
-    """Two columns for charts, which on a phone stand below each other.
-
-    Args:
-        key: tells several pairs on one page apart.
-    """
-    with st.container(key=f"charts{key}"):
-        return list(st.columns(2))
+def first(chosen: str, names: Iterable[str]) -> list[str]:
+    """The names, one of them at the front: a choice without a value in the page's address falls on it."""
+    return sorted(names, key=lambda name: name != chosen)
 
 
 def draw(figure: go.Figure, key: str, height: int = 320) -> None:
@@ -85,3 +79,8 @@ def draw(figure: go.Figure, key: str, height: int = 320) -> None:
     margin = {"l": 10, "r": 10, "t": 30, "b": 10}
     figure.update_layout(height=height, margin=margin, hoverlabel={"align": "left"})
     st.plotly_chart(figure, key=key, config={"displaylogo": False, "displayModeBar": False})
+
+
+def nothing_evaluated() -> None:
+    st.info("Nothing has been evaluated in this store yet. Run the demo, or any job that evaluates:")
+    st.code("make demo", language="bash", wrap_lines=True)

@@ -12,8 +12,7 @@ import streamlit as st
 from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.pages.context import PageContext
-from midmask.pages.look import TEMPLATES, choice
+from midmask.pages.look import TEMPLATES, choice, first
 from midmask.queries.plain_sources import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
 
@@ -33,13 +32,17 @@ LONGEST_TEXT = 4000
 _hit = TEMPLATES.get_template("hit.html.jinja")
 
 
-def show(context: PageContext) -> None:
-    if context.verdict is None:
+def show(verdict: str | None) -> None:
+    """
+    Args:
+        verdict: the folder of a verdict; None if none was named.
+    """
+    if verdict is None:
         st.info("No verdict was named. Start the dashboard with the folder that `midmask choose` wrote:")
-        st.code("midmask ui --verdict FOLDER", language="bash", wrap_lines=True)
+        st.code("midmask leaderboard --verdict FOLDER", language="bash", wrap_lines=True)
         return
     try:
-        site, store = _opened(context.verdict)
+        site, store = _opened(verdict)
     except UserError as error:
         st.error(plain(str(error)), icon=":material/error:")
         return
@@ -85,18 +88,14 @@ def controls(site: "SideBySide") -> tuple[str, str, str]:
         icon=":material/search:",
         label_visibility="collapsed",
     )
-    first, second = st.columns(2)
+    one_side, other_side = st.columns(2)
     others = (site.baseline, *site.systems)
-    with first:
-        left = choice("Left", "left", _first(site.systems, site.recommended))
-    with second:
-        right = choice("Right", "right", _first(site.systems, next(one for one in others if one != site.recommended)))
+    with one_side:
+        left = choice("Left", "left", first(site.recommended, site.systems))
+    with other_side:
+        other = next(one for one in others if one != site.recommended)
+        right = choice("Right", "right", first(other, site.systems))
     return " ".join((query or "").split()), left, right
-
-
-def _first(labels: tuple[str, ...], chosen: str) -> list[str]:
-    """The labels with one of them at the front, if it is among them."""
-    return sorted(labels, key=lambda label: label != chosen)
 
 
 def prepared(site: "SideBySide", labels: tuple[str, ...]) -> bool:

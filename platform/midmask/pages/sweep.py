@@ -9,8 +9,7 @@ from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.leaderboard.rows import STEP, sweeps
-from midmask.leaderboard.store_view import artifact_cache
-from midmask.pages.context import PageContext
+from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import choice, draw, link, show_table, tinted
 from midmask.sweep import figures
 from midmask.sweep.sweep_file import (
@@ -24,8 +23,8 @@ from midmask.sweep.sweep_file import (
 from midmask.tracking.reading import TrackedRow
 
 
-def show(context: PageContext) -> None:
-    parents = sweeps(context.runs)
+def show(store: StoreView) -> None:
+    parents = sweeps(store.runs)
     if not parents:
         st.info("No sweep has been tracked in this store yet. Run one:")
         st.code("python jobs/sweep_mask_ratio.py", language="bash", wrap_lines=True)
@@ -35,15 +34,15 @@ def show(context: PageContext) -> None:
     with st.sidebar:
         parent = named[choice("Sweep", "sweep", list(named))]
     try:
-        sweep = read(context.uri, parent.run_id) if parent.status == "finished" else None
+        sweep = read(store.uri, parent.run_id) if parent.status == "finished" else None
     except UserError as error:
         st.warning(str(error))
         return
     if sweep is None or not sweep.complete:
         st.info(f"The sweep is {parent.status}, and has no result.")
     else:
-        finished(sweep, parent, context)
-    st.markdown(f"[Every trial in MLflow]({context.link(parent)})")
+        finished(sweep, parent, store)
+    st.markdown(f"[Every trial in MLflow]({store.link(parent)})")
 
 
 def _name(run: TrackedRow) -> str:
@@ -54,10 +53,10 @@ def _name(run: TrackedRow) -> str:
 @st.cache_resource(max_entries=64, show_spinner="Reading the sweep")
 def read(uri: str, run_id: str) -> SweepResult | None:
     """Reads the file of a finished sweep, which never changes."""
-    return read_sweep(uri, run_id, artifact_cache())
+    return read_sweep(uri, run_id)
 
 
-def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> None:
+def finished(sweep: SweepResult, parent: TrackedRow, store: StoreView) -> None:
     """What a sweep's own file has: the answer and its chart, then how it came about, then the statistics."""
     for sentence in sweep.sentences[:1]:
         st.markdown(markdown_text(sentence))
@@ -69,12 +68,12 @@ def finished(sweep: SweepResult, parent: TrackedRow, context: PageContext) -> No
     st.subheader("Statistics")
     for sentence in sweep.sentences[1:]:
         st.markdown(f"- {markdown_text(sentence)}")
-    show_comparison(sweep, link(context.link(parent), parent.run_id[:8]))
+    show_comparison(sweep, link(store.link(parent), parent.run_id[:8]))
     pruned = len(sweep.points) - len(sweep.complete)
     told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
     st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best.")
-    show_points(sweep, context)
+    show_points(sweep, store)
 
 
 def over_a_parameter(sweep: SweepResult) -> None:
@@ -124,11 +123,11 @@ def _tested(own: DifferenceToFloor) -> str:
     return f"{tinted(own.outcome, difference)} :small[:gray[{low:+.4f} … {high:+.4f}, p {own.p:.2g}]]"
 
 
-def show_points(sweep: SweepResult, context: PageContext) -> None:
+def show_points(sweep: SweepResult, store: StoreView) -> None:
     """Every point with a result, the best first, and then those that were pruned."""
     points = sorted(sweep.points, key=lambda point: (not point.complete, -point.values.get(sweep.measure, 0.0)))
     links = {
-        run.tags.get("midmask.fingerprint"): context.link(run) for run in context.runs if run.tags.get(STEP) == "trial"
+        run.tags.get("midmask.fingerprint"): store.link(run) for run in store.runs if run.tags.get(STEP) == "trial"
     }
     lines = [
         {

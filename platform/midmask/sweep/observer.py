@@ -132,7 +132,7 @@ class TrialsObserver:
         log.info("trial %s: dev: %s", trial.name, text)
         if self._best is None or value > self._best:
             self._best = value
-            self._job.progress.best(f"{measure} {value:.4f} ({trial.name})")
+            self._job.progress.best = f"{measure} {value:.4f} ({trial.name})"
 
     def _finish(self, trial: _TrackedTrial, measured: Measured) -> None:
         corpus = measured.corpus

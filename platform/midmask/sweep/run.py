@@ -51,11 +51,7 @@ def measure_entrants(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     ]
     job = replace(job, use=replace(job.use, alone=job.use.side_by_side == 1))  # there are no trials any more
     # Of what is finished only the evaluations: trainings are in the runs of their trials.
-    compute(job, systems, targets, phase=COMPARISON, has_run=lambda kind: kind.trains, finished=targets)
-
-
-PHASES = SHARED, TRIALS, COMPARISON = "collection and BM25", "trials", "comparison"
-"""Phases of a sweep's progress, in order."""
+    compute(job, systems, targets, has_run=lambda kind: kind.trains, finished=targets)
 
 
 def run_sweep(sweep: Sweep) -> tuple[str, Place]:
@@ -65,9 +61,7 @@ def run_sweep(sweep: Sweep) -> tuple[str, Place]:
     name = run_name(options.job, tags, sweep.fingerprint)
     params = {**flatten(recipe), **{f"space.{path}": value for path, value in flatten(sweep.space).items()}}
     share = partial(share_among_trials, budget(sweep.space), options.workers, options.workers_per_training)
-    with open_job(
-        options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=share, phases=PHASES
-    ) as job:
+    with open_job(options, name, tags, params, finished=(sweep.place / RECORD).exists(), share=share) as job:
         if job is None:
             return _report(sweep, load(sweep.place))
         log_recipe(job.run, recipe)
@@ -94,13 +88,14 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
     storage, recipe = job.storage, sweep.recipe
     planned, bm25 = plan(recipe, sweep.survey), sweep.bm25
     shared = _shared(sweep.space, planned, bm25.values())
-    whole_job = {SHARED: shared, TRIALS: expected_trials(sweep), COMPARISON: comparison_evaluations(sweep)}
-    job.progress.plan({name: Graph.left_in(storage, steps).unfinished.values() for name, steps in whole_job.items()})
+    comparison = comparison_evaluations(sweep)
+    later = [*expected_trials(sweep), *comparison]
+    job.progress.enter("collection and BM25", Graph.left_in(storage, [*shared, *later]).unfinished.values())
     alone = replace(job, use=whole(sweep.options.training_workers))
-    compute(alone, [TrackedSystem(recipe.name, recipe)], shared, phase=SHARED)
+    compute(alone, [TrackedSystem(recipe.name, recipe)], shared)
     # With the counts of what was prepared:
     job.run.log_inputs(all_datasets([planned.evaluation(recipe.evaluation)], storage))
-    job.progress.enter(TRIALS)
+    job.progress.enter("trials", Graph.left_in(storage, later).unfinished.values())
     study = open_study(sweep.study_storage(), sweep.study, sweep.space)
     left = remaining(study, sweep.space)
     with Channel.open() as channel:
@@ -110,7 +105,7 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         with channel.forwarding(observer):
             found = search(context, study, left, recipe.pretrain.seed)
         observer.close(found)
-    job.progress.enter(COMPARISON)
+    job.progress.enter("comparison", Graph.left_in(storage, comparison).unfinished.values())
     trials = Trials(sweep, found)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     chosen = entrants(trials)

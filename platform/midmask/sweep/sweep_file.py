@@ -6,7 +6,6 @@ known. A sweep that still runs has no such file yet; the page Sweep shows what c
 
 import json
 import math
-from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -149,16 +148,13 @@ def parse_sweep(data: dict[str, Any]) -> SweepResult:
         raise as_user_error(error, SWEEP_FILE) from None
 
 
-def read_sweep(uri: str, run_id: str, cache: Path) -> SweepResult | None:
+def read_sweep(uri: str, run_id: str) -> SweepResult | None:
     """The result of a sweep's tracked run, None if the run has no such file.
-
-    Args:
-        cache: folder for what lies on another machine.
 
     Raises:
         UserError: if the store does not answer, or as `parse_sweep`.
     """
-    path = artifact_file(uri, run_id, SWEEP_FILE, cache)
+    path = artifact_file(uri, run_id, SWEEP_FILE)
     return None if path is None else parse_sweep(json.loads(path.read_text()))
 
 

@@ -72,19 +72,6 @@ class RegistryEntry:
         return {check_key(name): shorten(redacted(value), LONGEST_TAG) for name, value in tags.items()}
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A version in the registry. uri: what MLflow calls it."""
-
-    name: str
-    version: int
-    fresh: bool
-
-    @property
-    def uri(self) -> str:
-        return f"models:/{self.name}/{self.version}"
-
-
 def register_model(
     uri: str,
     home: Path,
@@ -93,8 +80,8 @@ def register_model(
     *,
     alias: str = "candidate",
     patience: Patience = Patience(),  # noqa: B008 (frozen)
-) -> Registered:
-    """Registers a model's folder and gives the version an alias, such as `candidate` or `best-dev`.
+) -> str:
+    """Registers a model's folder, and gives the version an alias, such as `candidate` or `best-dev`; the version's URI.
 
     A fingerprint that the name has already is not registered a second time; its version gets the alias.
 
@@ -119,9 +106,9 @@ def register_model(
         client.set_registered_model_alias(entry.name, alias, version.version)
     except FAILURES as error:
         raise UserError(f"{entry.name} cannot be registered in {redacted(uri)}: {reason(error)}") from None
-    done = Registered(entry.name, int(version.version), fresh=not versions)
-    log.info("%s is %s@%s", done.uri, done.name, alias)
-    return done
+    made = f"models:/{entry.name}/{version.version}"
+    log.info("%s is %s@%s", made, entry.name, alias)
+    return made
 
 
 def _create_name(client: MlflowClient, name: str) -> None:
@@ -163,7 +150,7 @@ def _create_version(
 ) -> ModelVersion:
     """Uploads the folder as a LoggedModel and makes a version of it; what fails half-way is marked so.
 
-    The model that runs are linked to (`lineage`) gets the files, so that its measures are the version's too.
+    The model that runs are linked to (`lineage`) gets the files, so that the version leads to its evaluations.
     """
     logged = _find_model(client, experiment, entry) or client.create_logged_model(
         experiment,

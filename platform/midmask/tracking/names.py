@@ -8,7 +8,7 @@ import posixpath
 import re
 import shlex
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from midmask.core.process import shell_command
 from midmask.core.redaction import redacted
@@ -70,10 +70,8 @@ def command_over(uri: str, name: str) -> str:
     return f"MLFLOW_TRACKING_URI={shlex.quote(redacted(uri))} {shell_command()} {name}"
 
 
-def ui_address(uri: str, ui: str | None = None) -> str:
-    """The root of MLflow's pages: `ui` if given, the server itself, or where `midmask ui` puts them."""
-    if ui:
-        return ui.rstrip("/")
+def ui_address(uri: str) -> str:
+    """The root of MLflow's pages: the server itself, or where `midmask ui` puts them."""
     if is_database(uri):
         return "http://127.0.0.1:5000"
     parts = urlsplit(uri)
@@ -142,11 +140,6 @@ def made_here_key(corpus: str, split: str) -> str:
     return _key("midmask.split_made_here", corpus, split)
 
 
-def self_matches_key(corpus: str, split: str) -> str:
-    """The tag with the number of results that a run's evaluation left out because they are the query itself."""
-    return _key("midmask.self_matches", corpus, split)
-
-
 def _key(tag: str, *names: str) -> str:
     return "/".join([tag, *map(_segment, names)])
 
@@ -202,18 +195,12 @@ def _segment(text: str) -> str:
 
 
 def _escape(text: str, kept: str) -> str:
-    return "".join(
-        sign
-        if sign.isascii() and (sign.isalnum() or sign in kept)
-        else "".join(f":{byte:02x}" for byte in sign.encode())
-        for sign in text
-    )
+    """All but ASCII's letters and digits, and the kept signs, as a URL has them, with `:` in place of `%`."""
+    return re.sub(f"[^A-Za-z0-9{re.escape(kept)}]", lambda sign: f":{sign[0].encode().hex(':')}", text)
 
 
 def _unescape(text: str) -> str:
-    head, *codes = text.split(":")
-    data = head.encode() + b"".join(bytes([int(code[:2], 16)]) + code[2:].encode() for code in codes)
-    return data.decode()
+    return unquote(text.replace(":", "%"))
 
 
 def check_key(key: str) -> str:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Param, Run, RunTag
@@ -127,40 +127,25 @@ class RunRequest:
     tried: bool = False
 
 
-class OpenedRun(NamedTuple):
-    """A run of the store."""
+def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> tuple[str, dict[str, int]]:
+    """Finds or makes the run: its id, and the last step of each of its metrics. After an answer that was lost, call it
+    again: the token of the request leads to the run.
 
-    run_id: str
-    last_steps: dict[str, int]  # of each of its metrics
-    is_resumed: bool  # whether a process has written it before
-
-
-def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> OpenedRun:
-    """Finds or makes the run. After an answer that was lost, call it again: the token of the request leads to the run.
-
-    A param that differs when a run is resumed (only runtime fields can) goes to the tag `midmask.changed_on_resume`:
-    MLflow's params are immutable.
+    A run that is resumed keeps the params that it has, which are immutable: only runtime fields can differ.
     """
     with open(home / LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = _choose(client, experiment_id, request)
         run_id, stored = run.info.run_id, run.data.params
-        changed = {key: text for key, text in request.params.items() if stored.get(key, text) != text}
         tags = {**request.tags, TOKEN: request.token}
-        if changed:
-            tags["midmask.changed_on_resume"] = json.dumps(changed)
-        texts = tags_as_texts(tags)
-        client.log_batch(
-            run_id, tags=[RunTag(*item) for item in texts.items() if run.data.tags.get(item[0]) != item[1]]
-        )
+        client.log_batch(run_id, tags=[RunTag(*item) for item in tags.items() if run.data.tags.get(item[0]) != item[1]])
         if run.info.status != "RUNNING":
             client.update_run(run_id, status="RUNNING")
     if request.cached_run:
         client.set_terminated(run_id, STATUSES["cached"])
     else:
         client.log_batch(run_id, params=[Param(*item) for item in request.params.items() if item[0] not in stored])
-    steps = {metric.key: metric.step for metric in run.data.to_proto().metrics}
-    return OpenedRun(run_id, steps, bool(steps) or run.data.tags.get(TOKEN) != request.token)
+    return run_id, {metric.key: metric.step for metric in run.data.to_proto().metrics}
 
 
 def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Run:

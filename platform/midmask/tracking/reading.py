@@ -29,17 +29,18 @@ from midmask.tracking.store import EXPERIMENT, alone_with, connect, explained
 T = TypeVar("T")
 
 
-def artifact_file(uri: str, run_id: str, path: str, cache: Path) -> Path | None:
-    """An artifact of a finished run as a local file, None if the run has no such artifact.
+def artifact_file(uri: str, run_id: str, path: str) -> Path | None:
+    """An artifact of a finished run as a local file, None if the run has no such artifact. What lies on another machine
+    is copied once, below XDG_CACHE_HOME, else below ~/.cache.
 
     Args:
         path: below the run's artifacts, such as `per_query/pydocs.dev.parquet`.
-        cache: what lies on another machine is copied below this folder, once.
 
     Raises:
         UserError: if the store does not answer.
     """
-    copy = cache / run_id / path
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "midmask"
+    copy = cache / "artifacts" / run_id / path
     if copy.exists():
         return copy
     with explained(uri):

@@ -7,15 +7,16 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import RunTag
+from mlflow.entities import Metric, RunTag
 
 from midmask.core.redaction import redacted
-from midmask.tracking.lineage import Dataset, TrackedModel, log_datasets, log_made, log_used, model_id_of
+from midmask.tracking.lineage import Dataset, TrackedModel, log_datasets, log_made, log_used
 from midmask.tracking.names import check_key
 from midmask.tracking.opening import (
     FINGERPRINT,
@@ -34,49 +35,35 @@ from midmask.tracking.opening import (
     params_as_texts,
     tags_as_texts,
 )
-from midmask.tracking.sending import Entry, Outbox, Points, Report, Sender, send_curve, start_monitor, stop_monitor
+from midmask.tracking.sending import Entry, Outbox, Points, Sender
 from midmask.tracking.store import FAILURES, Patience, create_store, explained, patiently
 
 log = logging.getLogger(__name__)
 
 
-class TrackedRun:
+class TrackedRun(Outbox):
     """One open run, a context or ended by `finish`. Methods return at once and may be called from any thread."""
 
-    def __init__(self, sender: Sender, outbox: Outbox) -> None:
+    def __init__(self, sender: Sender, request: RunRequest) -> None:
+        super().__init__(request)
         self._sender = sender
-        self._outbox = outbox
+        sender.open(self)
 
     @property
     def id(self) -> str:
         """The run's id in the store. The first use waits for the store, and raises UserError if that is away."""
-        return self._sender.run_id(self._outbox)
+        return self._sender.run_id(self)
 
-    @property
-    def is_open(self) -> bool:
-        return not self._outbox.closing
+    def _put(self, kind: str, send: Callable[[MlflowClient], object]) -> None:
+        self._sender.put(self, Entry(kind, send))
 
-    def _put(self, kind: str, send: Callable[[MlflowClient, Outbox], None]) -> None:
-        self._sender.put(self._outbox, Entry(kind, send))
-
-    def log(
-        self, values: Mapping[str, float], step: int, *, of: TrackedModel | None = None, on: Dataset | None = None
-    ) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Metrics at a step. A key's step that was logged before, in this process or in the run that is resumed, is
         dropped: a worker that resumes from a checkpoint logs the same steps again.
-
-        Args:
-            of, on: the model that was measured, and what on, where both are known; MLflow then compares models too.
         """
-        report = Report(_now(), step, {check_key(key): float(value) for key, value in values.items()})
-        if of is not None and on is not None:
-
-            def find_model(client: MlflowClient, outbox: Outbox) -> None:
-                outbox.models[of.fingerprint] = model_id_of(client, outbox.run_id, of)
-
-            self._put("model", find_model)
-            report = report._replace(model=of.fingerprint, dataset=(on.name, on.digest))
-        self._sender.put(self._outbox, report)
+        now = _now()
+        report = [Metric(check_key(key), float(value), now, step) for key, value in values.items()]
+        self._sender.put(self, Entry("metrics", can_be_left_out=False, report=report))
 
     def log_lacking(self, key: str, points: Points) -> None:
         """Logs the points of a curve that the run lacks in the end: a kill, or a long outage, may have lost some.
@@ -84,21 +71,20 @@ class TrackedRun:
         Args:
             key: a metric that every point has. points: gives the points beside steps that the run has of it.
         """
-        now = _now()
-        self._put("curve", lambda client, outbox: send_curve(client, outbox, key, points, now))
+        self._put("curve", partial(self.send_curve, key, points, _now()))
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
         if collections := list(datasets):
-            self._put("datasets", lambda client, outbox: log_datasets(client, outbox.run_id, collections))
+            self._put("datasets", lambda client: log_datasets(client, self.run_id, collections))
 
     def log_output_model(self, model: TrackedModel, at: int) -> None:
         """Logs a model as the run's output, at this training step. Nothing is copied."""
-        self._put("made", lambda client, outbox: log_made(client, outbox.run_id, model, at))
+        self._put("made", lambda client: log_made(client, self.run_id, model, at))
 
     def log_input_model(self, model: TrackedModel) -> None:
         """Logs a model as the run's input."""
-        self._put("used", lambda client, outbox: log_used(client, outbox.run_id, model))
+        self._put("used", lambda client: log_used(client, self.run_id, model))
 
     def describe(self, markdown: str) -> None:
         """The text at the top of the run's page, in place of an earlier one."""
@@ -106,24 +92,29 @@ class TrackedRun:
 
     def log_file(self, path: Path, folder: str | None = None) -> None:
         """Copies a file into the run's artifacts, later: it must stay until then."""
-        self._put("file", lambda client, outbox: _send_file(client, outbox, path.absolute(), folder))
+        place = path.absolute()
+
+        def send(client: MlflowClient) -> None:
+            if place.exists():
+                client.log_artifact(self.run_id, str(place), folder)
+            else:
+                log.warning("%s was deleted before it could be copied to run %s", place, self.run_id)
+
+        self._put("file", send)
 
     def log_text(self, text: str, name: str) -> None:
-        self._put("text", lambda client, outbox: client.log_text(outbox.run_id, redacted(text), name))
+        self._put("text", lambda client: client.log_text(self.run_id, redacted(text), name))
 
     def tag(self, tags: Mapping[str, str]) -> None:
         rows = [RunTag(*item) for item in tags_as_texts(tags).items()]
-
-        def send(client: MlflowClient, outbox: Outbox) -> None:
-            client.log_batch(outbox.run_id, tags=rows)
-
         if rows:
-            self._sender.put(self._outbox, Entry("tags", send, can_be_left_out=False))
+            send = lambda client: client.log_batch(self.run_id, tags=rows)  # noqa: E731
+            self._sender.put(self, Entry("tags", send, can_be_left_out=False))
 
     def watch(self) -> None:
         """Logs how busy this machine is into the run, until it is finished; nothing if that takes seconds only."""
         self.tag({"midmask.host": socket.gethostname()})
-        self._put("watch", lambda client, outbox: start_monitor(outbox, self._sender.uri))
+        self._put("watch", lambda client: self.start_monitor(self._sender.uri))
 
     def finish(self, status: str = "finished") -> None:
         """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
@@ -131,14 +122,14 @@ class TrackedRun:
             return
         now = _now()
 
-        def end(client: MlflowClient, outbox: Outbox) -> None:
-            stop_monitor(outbox)
-            client.set_tag(outbox.run_id, STATUS, status)
-            client.set_terminated(outbox.run_id, STATUSES[status], now)
+        def end(client: MlflowClient) -> None:
+            self.stop_monitor()
+            client.set_tag(self.run_id, STATUS, status)
+            client.set_terminated(self.run_id, STATUSES[status], now)
             if status == "finished":
-                close_superseded_runs(client, self._sender.experiment_id, outbox.run_id, outbox.request.tags)
+                close_superseded_runs(client, self._sender.experiment_id, self.run_id, self.request.tags)
 
-        self._sender.put(self._outbox, Entry("end", end, can_be_left_out=False), is_last=True)
+        self._sender.put(self, Entry("end", end, can_be_left_out=False), is_last=True)
 
     def __enter__(self) -> "TrackedRun":
         return self
@@ -162,13 +153,6 @@ def status_after(kind: type[BaseException] | None) -> str:
     return "killed" if issubclass(kind, KeyboardInterrupt | SystemExit) else "failed"
 
 
-def _send_file(client: MlflowClient, outbox: Outbox, path: Path, folder: str | None) -> None:
-    if path.exists():
-        client.log_artifact(outbox.run_id, str(path), folder)
-    else:
-        log.warning("%s was deleted before it could be copied to run %s", path, outbox.run_id)
-
-
 class Tracker:
     """The one writer of a job. Making it creates the store, and marks the runs of jobs that were killed on this host.
 
@@ -181,7 +165,6 @@ class Tracker:
     """
 
     def __init__(self, uri: str, home: Path, patience: Patience = Patience()) -> None:  # noqa: B008 (frozen)
-        self._uri = uri
         home = home.absolute()
         with explained(uri):  # a home that may not be written is refused now
             home.mkdir(parents=True, exist_ok=True)
@@ -196,16 +179,21 @@ class Tracker:
         """Finds the run of a step with this fingerprint in the store; cached and pruned runs do not count. While the
         store is away nothing is found.
         """
-        if not self._sender.drain():
-            return Found(None, ())
         try:
-            return find(self._client, self.experiment_id, {FINGERPRINT: fingerprint, STEP: step})
+            if self._sender.drain():
+                return find(self._client, self.experiment_id, {FINGERPRINT: fingerprint, STEP: step})
         except FAILURES as error:
             self._sender.note_outage(error)
-            return Found(None, ())
+        return Found(None, ())
 
     def run(
-        self, name: str, *, tags: Mapping[str, str], params: Mapping[str, Any], parent: str | None = None
+        self,
+        name: str,
+        *,
+        tags: Mapping[str, str],
+        params: Mapping[str, Any],
+        parent: str | None = None,
+        cached_run: str = "",
     ) -> TrackedRun:
         """A run to write to: the unfinished one of the same `midmask.fingerprint` and `midmask.step` if no living
         process writes it, else a new one. Ask `find` first whether a finished one makes all this unnecessary.
@@ -213,28 +201,27 @@ class Tracker:
         Args:
             params: dotted config path -> plain value, logged once.
             parent: the id of the run that this one is nested in.
+            cached_run: the id of a finished run that this one only links, because nothing was computed.
         """
         all_tags = {**tags, STATUS: "running", OWNER: owner(), **({PARENT: parent} if parent else {})}
-        request = RunRequest(redacted(name), tags_as_texts(all_tags), params_as_texts(params))
-        run = TrackedRun(self._sender, self._sender.open(request))
+        request = RunRequest(redacted(name), tags_as_texts(all_tags), params_as_texts(params), cached_run)
+        run = TrackedRun(self._sender, request)
         self._runs = [*(other for other in self._runs if other.is_open), run]
         return run
 
-    def link_cached(
-        self, finished: str, name: str, *, tags: Mapping[str, str], parent: str | None = None
-    ) -> TrackedRun:
-        """A small run that links a finished one, because nothing was computed. It has no leaderboard row."""
-        all_tags = {**tags, OWNER: owner(), **({PARENT: parent} if parent else {})}
-        return TrackedRun(
-            self._sender, self._sender.open(RunRequest(redacted(name), tags_as_texts(all_tags), {}, finished))
-        )
+    def link_finished(self, name: str, tags: Mapping[str, str], parent: str | None) -> str | None:
+        """The id of the finished run with the fingerprint and step of these tags, to which a small run now links."""
+        finished = self.find(tags[FINGERPRINT], step=tags[STEP]).finished
+        if finished:
+            self.run(f"{name} (cached)", tags=tags, params={}, parent=parent, cached_run=finished)
+        return finished
 
     def close(self) -> None:
         """Sends what is left, for `patience.close` seconds at most."""
         if unsent := self._sender.close():
             log.warning(
                 "values of %d run(s) have not reached the tracking store %s; the same command, given again, computes "
-                "nothing twice and logs them", unsent, redacted(self._uri),
+                "nothing twice and logs them", unsent, redacted(self._sender.uri),
             )  # fmt: skip
 
     def __enter__(self) -> "Tracker":

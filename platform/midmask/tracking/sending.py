@@ -13,10 +13,10 @@ and carries no files, inputs, outputs and ends.
 """
 
 import logging
-import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ AT_ONCE = 1000
 """Metrics of the largest batch that MLflow accepts; MAX_METRICS_PER_BATCH of its validation."""
 
 MOST_WAITING = 50_000
-"""Reports that wait in memory, some 100 MB. Later ones are dropped: a training's are logged again from its trace."""
+"""Entries of a run that wait in memory, some 100 MB. Later reports are dropped: a training's are logged again from its
+trace."""
 
 SAMPLE_S, SAMPLES = 10, 3
 """Seconds between samples of the machine, and samples whose mean is a point, unless MLflow's variables differ."""
@@ -45,43 +46,65 @@ Points = Callable[[Collection[int]], Iterable[tuple[int, dict[str, float]]]]
 """Steps that the store has -> (step, {key: value}) of those that it lacks."""
 
 
-class Report(NamedTuple):
-    """Metrics at a step."""
-
-    at: int  # milliseconds since 1970
-    step: int
-    values: dict[str, float]
-    model: str = ""  # fingerprint of the model that was measured
-    dataset: tuple[str, str] = ("", "")  # name and digest of what it was measured on
-
-
 class Entry(NamedTuple):
-    """What else is sent."""
+    """What a run has to send."""
 
     kind: str  # as a warning calls it
-    send: Callable[[MlflowClient, "Outbox"], None]  # doing so again changes nothing
+    send: Callable[[MlflowClient], object] = lambda client: None  # doing so again changes nothing
     # whether it may fail for reasons of its own: a folder that cannot be written, a server that knows no models
     can_be_left_out: bool = True
+    report: Sequence[Metric] = ()  # of a step; reports in a row are sent together, in place of `send`
 
 
 class Outbox:
     """A run's entries that have not arrived, and what the thread knows of the run. Guarded by the sender's lock."""
 
-    def __init__(self, request: RunRequest, first: Entry) -> None:
+    def __init__(self, request: RunRequest) -> None:
         self.request = request
         self.run_id = ""
-        self.entries: deque[Entry | Report] = deque([first])
-        self.closing = bool(request.cached_run)
+        self.entries = deque[Entry]()
+        self.is_open = not request.cached_run  # whether more may be put into it
         self.ignored = False  # whether nothing more is sent: the run was refused, or is a link
         self.error: Exception | None = None  # why it was refused
-        self.is_resumed = False
         self.last_steps: dict[str, int] = {}
-        self.models: dict[str, str] = {}  # fingerprint -> id of a logged model
         self.monitor: SystemMetricsMonitor | None = None
 
     @property
     def shown(self) -> str:
         return self.run_id or self.request.name
+
+    def send_reports(self, client: MlflowClient, reports: Iterable[Sequence[Metric]]) -> None:
+        """A key's step that the run has is left out: a worker that resumes from a checkpoint logs the same again."""
+        last_steps, rows = dict(self.last_steps), list[Metric]()
+        for report in reports:
+            new = [metric for metric in report if last_steps.get(metric.key, -1) < metric.step]
+            last_steps.update({metric.key: metric.step for metric in new})
+            rows += new
+        client.log_batch(self.run_id, metrics=rows)
+        self.last_steps = last_steps
+
+    def send_curve(self, key: str, points: Points, at: int, client: MlflowClient) -> None:
+        """The points of a training that the run lacks, whole points in one request."""
+        rows: list[Metric] = []
+        for step, report in points({metric.step for metric in client.get_metric_history(self.run_id, key)}):
+            if len(rows) + len(report) > AT_ONCE:
+                client.log_batch(self.run_id, metrics=rows)
+                rows = []
+            rows += [Metric(name, value, at, step) for name, value in report.items()]
+            self.last_steps |= {name: max(step, self.last_steps.get(name, step)) for name in report}
+        client.log_batch(self.run_id, metrics=rows)
+
+    def start_monitor(self, uri: str) -> None:
+        """How busy this machine is, as MLflow measures it, on a thread that ends at the first answer that fails."""
+        is_on = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
+        if is_on.get() or not is_on.is_set():
+            self.monitor = SystemMetricsMonitor(self.run_id, SAMPLE_S, SAMPLES, resume_logging=True, tracking_uri=uri)
+            self.monitor.start()
+
+    def stop_monitor(self) -> None:
+        if self.monitor:
+            self.monitor.finish()
+            self.monitor = None
 
 
 class Sender:
@@ -91,36 +114,34 @@ class Sender:
         self.uri, self.experiment_id = uri, experiment_id
         self._client, self._home, self._patience = client, home, patience
         self._outboxes: list[Outbox] = []
-        self._waiting_reports = 0
         self._away: Exception | None = None
         self._hurried = 0
-        self._stopped = threading.Event()
+        self._stopped = False
         self._changed = threading.Condition()
         logging.getLogger("mlflow.system_metrics").setLevel(logging.ERROR)
         self._thread = threading.Thread(target=self._send_until_stopped, name="midmask-tracking", daemon=True)
         self._thread.start()
 
-    def open(self, request: RunRequest) -> Outbox:
-        """An outbox for a run, which is opened as soon as the store answers."""
+    def open(self, outbox: Outbox) -> None:
+        """Opens the run as soon as the store answers."""
         with self._changed:
-            request.unless_finished = self._away is not None
-            self._outboxes.append(outbox := Outbox(request, Entry("open", self._open, can_be_left_out=False)))
+            outbox.request.unless_finished = self._away is not None
+            outbox.entries.append(Entry("open", partial(self._open, outbox), can_be_left_out=False))
+            self._outboxes.append(outbox)
             self._changed.notify_all()
-        return outbox
 
-    def put(self, outbox: Outbox, entry: Entry | Report, *, is_last: bool = False) -> None:
+    def put(self, outbox: Outbox, entry: Entry, *, is_last: bool = False) -> None:
         """Queues an entry; none may follow the last.
 
         Raises:
             RuntimeError: if the run was finished.
         """
         with self._changed:
-            if outbox.closing:
-                raise RuntimeError(f"run {outbox.shown} is finished; {kind_of(entry)} came too late")
-            outbox.closing = is_last
-            is_dropped = isinstance(entry, Report) and self._waiting_reports >= MOST_WAITING
+            if not outbox.is_open:
+                raise RuntimeError(f"run {outbox.shown} is finished; {entry.kind} came too late")
+            outbox.is_open = not is_last
+            is_dropped = entry.report and len(outbox.entries) >= MOST_WAITING
             if not (outbox.ignored or is_dropped):
-                self._waiting_reports += isinstance(entry, Report)
                 outbox.entries.append(entry)
             self._changed.notify_all()
 
@@ -144,12 +165,12 @@ class Sender:
     def close(self) -> int:
         """Waits for `patience.close` seconds at most, and ends the thread; of how many runs something is left."""
         self._wait(lambda: not self._is_waiting(), self._patience.close)
-        self._stopped.set()
         with self._changed:
+            self._stopped = True
             self._changed.notify_all()
         self._thread.join(self._patience.retry)
         for outbox in self._outboxes:
-            stop_monitor(outbox)
+            outbox.stop_monitor()
         return sum(bool(outbox.entries) for outbox in self._outboxes)
 
     def note_outage(self, error: Exception) -> None:
@@ -168,49 +189,49 @@ class Sender:
         with self._changed:
             self._hurried += 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: until() or self._stopped.is_set(), seconds)
+            self._changed.wait_for(lambda: until() or self._stopped, seconds)
             self._hurried -= 1
 
     def _is_waiting(self) -> bool:
         return any(outbox.entries for outbox in self._outboxes)
 
     def _send_until_stopped(self) -> None:
-        while not self._stopped.is_set():
+        while not self._stopped:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_waiting() or self._stopped.is_set())
-                self._changed.wait_for(lambda: self._hurried or self._stopped.is_set(), self._patience.flush)
+                self._changed.wait_for(lambda: self._is_waiting() or self._stopped)
+                self._changed.wait_for(lambda: self._hurried or self._stopped, self._patience.flush)
                 outboxes = [outbox for outbox in self._outboxes if outbox.entries]
             for outbox in outboxes:
                 while batch := self._next_batch(outbox):
                     if not self._deliver(outbox, batch):
                         return
 
-    def _next_batch(self, outbox: Outbox) -> list[Entry | Report]:
+    def _next_batch(self, outbox: Outbox) -> list[Entry]:
         """The run's next entry, or next reports, as many as MLflow accepts at once; they stay in the queue."""
         with self._changed:
-            batch, size = list[Entry | Report](), 0
+            batch, size = list[Entry](), 0
             for entry in outbox.entries:
-                size += len(entry.values) if isinstance(entry, Report) else AT_ONCE
-                if batch and (isinstance(entry, Entry) or size > AT_ONCE):
+                size += len(entry.report) or AT_ONCE
+                if batch and (not entry.report or size > AT_ONCE):
                     break
                 batch.append(entry)
             return batch
 
-    def _deliver(self, outbox: Outbox, batch: list[Entry | Report]) -> bool:
+    def _deliver(self, outbox: Outbox, batch: list[Entry]) -> bool:
         """Sends one batch, for as long as it takes; False if the sender was closed meanwhile."""
         first, pause, strikes = batch[0], self._patience.retry, 0
         while True:
             try:
-                if isinstance(first, Entry):
-                    first.send(self._client, outbox)
+                if first.report:
+                    outbox.send_reports(self._client, [entry.report for entry in batch])
                 else:
-                    _send_reports(self._client, outbox, [entry for entry in batch if isinstance(entry, Report)])
+                    first.send(self._client)
                 break
             except Exception as error:  # MLflow's, its libraries', and those of answers that are not its
-                strikes += isinstance(first, Entry) and first.can_be_left_out and self._is_reachable()
+                strikes += first.can_be_left_out and self._is_reachable()
                 if is_refusal(error) or strikes == 3:
                     text = "the tracking store refuses %s of the run %s (%s)"
-                    log.warning(text, kind_of(first), outbox.shown, reason(error))
+                    log.warning(text, first.kind, outbox.shown, reason(error))
                     if not outbox.run_id:
                         outbox.error, outbox.ignored = error, True
                     break
@@ -220,7 +241,7 @@ class Sender:
                 return False
             pause = min(2 * pause, self._patience.longest_retry)
         self._forget(outbox, batch)
-        return not self._stopped.is_set()
+        return not self._stopped
 
     def _pause(self, seconds: float) -> bool:
         """Waits before another attempt: shorter while somebody waits for the store, as a job does at its end; False if
@@ -229,8 +250,8 @@ class Sender:
         with self._changed:
             hurried = self._hurried
             limit = min(seconds, self._patience.retry) if hurried else seconds
-            self._changed.wait_for(lambda: self._hurried > hurried or self._stopped.is_set(), limit)
-        return not self._stopped.is_set()
+            self._changed.wait_for(lambda: self._hurried > hurried or self._stopped, limit)
+        return not self._stopped
 
     def _is_reachable(self) -> bool:
         """Whether the store itself is there, so that what failed is at fault: where artifacts go, or what it knows."""
@@ -240,69 +261,20 @@ class Sender:
             return False
         return True
 
-    def _forget(self, outbox: Outbox, batch: list[Entry | Report]) -> None:
+    def _forget(self, outbox: Outbox, batch: list[Entry]) -> None:
         """Takes what has arrived from the queue, of a run that is ignored everything."""
         with self._changed:
             if self._away is not None:
                 log.info("the tracking store %s is back", redacted(self.uri))
             self._away = None
             for _ in range(len(outbox.entries) if outbox.ignored else len(batch)):
-                self._waiting_reports -= isinstance(outbox.entries.popleft(), Report)
-            if outbox.closing and not outbox.entries:
+                outbox.entries.popleft()
+            if not (outbox.is_open or outbox.entries):
                 self._outboxes.remove(outbox)
             self._changed.notify_all()
 
-    def _open(self, client: MlflowClient, outbox: Outbox) -> None:
+    def _open(self, outbox: Outbox, client: MlflowClient) -> None:
         opened = open_run(client, self.experiment_id, outbox.request, self._home)
         with self._changed:
-            outbox.run_id, outbox.last_steps, outbox.is_resumed = opened
+            outbox.run_id, outbox.last_steps = opened
             outbox.ignored = bool(outbox.request.cached_run)
-
-
-def kind_of(entry: Entry | Report) -> str:
-    return entry.kind if isinstance(entry, Entry) else "metrics"
-
-
-def _send_reports(client: MlflowClient, outbox: Outbox, reports: Iterable[Report]) -> None:
-    """Metrics at steps. A key's step that the run has is left out: a worker that resumes from a checkpoint logs the
-    same steps again.
-    """
-    last_steps, rows = dict(outbox.last_steps), list[Metric]()
-    for report in reports:
-        new = {key: value for key, value in report.values.items() if last_steps.get(key, -1) < report.step}
-        last_steps.update(dict.fromkeys(new, report.step))
-        about: dict[str, str] = {}
-        if model_id := outbox.models.get(report.model):
-            name, digest = report.dataset
-            about = {"model_id": model_id, "dataset_name": name, "dataset_digest": digest, "run_id": outbox.run_id}
-        for key, value in new.items():  # one that is not finite is the run's alone: to a model MLflow would call it 0
-            rows.append(Metric(key, value, report.at, report.step, **(about if math.isfinite(value) else {})))
-    client.log_batch(outbox.run_id, metrics=rows)
-    outbox.last_steps = last_steps
-
-
-def send_curve(client: MlflowClient, outbox: Outbox, key: str, points: Points, at: int) -> None:
-    """The points of a training that the run lacks, whole points in one request."""
-    rows: list[Metric] = []
-    for step, report in points({metric.step for metric in client.get_metric_history(outbox.run_id, key)}):
-        if len(rows) + len(report) > AT_ONCE:
-            client.log_batch(outbox.run_id, metrics=rows)
-            rows = []
-        rows += [Metric(name, value, at, step) for name, value in report.items()]
-        outbox.last_steps |= {name: max(step, outbox.last_steps.get(name, step)) for name in report}
-    client.log_batch(outbox.run_id, metrics=rows)
-
-
-def start_monitor(outbox: Outbox, uri: str) -> None:
-    """How busy this machine is, as MLflow measures it on a thread; the thread ends at the first answer that fails."""
-    is_on = MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
-    if is_on.get() or not is_on.is_set():
-        monitor = SystemMetricsMonitor(outbox.run_id, SAMPLE_S, SAMPLES, outbox.is_resumed, tracking_uri=uri)
-        monitor.start()
-        outbox.monitor = monitor
-
-
-def stop_monitor(outbox: Outbox) -> None:
-    if outbox.monitor:
-        outbox.monitor.finish()
-        outbox.monitor = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
-from midmask.leaderboard.entries import PerQueryOf
+from midmask.leaderboard.rows import PerQueryOf
 from midmask.tracking.reading import TrackedRow
 
 LONGEST = 120
@@ -14,14 +14,15 @@ LONGEST = 120
 
 def _script(view, uri, runs, per_query):  # type: ignore[no-untyped-def]  # its source is what AppTest runs
     import importlib
+    from datetime import UTC, datetime
 
     from midmask.leaderboard.entries import entries
     from midmask.leaderboard.rows import rows
-    from midmask.pages.context import PageContext
+    from midmask.leaderboard.store_view import StoreView
 
     found = rows(runs)
-    context = PageContext(uri, None, runs, found, entries(found), per_query)
-    importlib.import_module(f"midmask.pages.{view}").show(context)
+    store = StoreView(uri, runs, found, entries(found), per_query, datetime.now(UTC))
+    importlib.import_module(f"midmask.pages.{view}").show(None if view == "search" else store)
 
 
 def page(

@@ -34,7 +34,7 @@ def recipes(corpus: str) -> tuple[Recipe, Recipe]:
 def run_tracked_here(job: TrackedJob, recipe: Recipe, targets: Iterable[Step]) -> None:
     """A recipe's steps run and tracked in this process, as a job runs them on a cluster."""
     graph = Graph.left_in(job.storage, targets)
-    job.progress.plan({"": graph.unfinished.values()})
+    job.progress.plan(graph.unfinished.values())
     observer = GraphObserver(job, [TrackedSystem(recipe.name, recipe)])
     report_finished(graph.finished.values(), job.storage, observer)
     runner = Runner(job.storage, LOCAL, observer)

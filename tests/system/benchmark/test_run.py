@@ -82,7 +82,7 @@ def test_every_cell_is_a_run_of_one_experiment(run):
     assert parent.status == "finished" and all(one.status == "finished" for one in nested)
     cells = {one.name: one for one in nested if one.tags["midmask.step"] == "evaluate"}
     assert set(cells) == {cell.name for cell in job.layout.cells}
-    found = {(row.recipe, row.split): row.measures for row in rows(tracked) if row.recipe == "bm25"}
+    found = {(row.recipe, row.place.split): row.measures for row in rows(tracked) if row.recipe == "bm25"}
     results = collect(job.layout.cells, job.storage)
     assert found == {("bm25", one.split): pytest.approx(one.measures) for one in results.where(system="bm25")}
     for cell in job.layout.cells:

@@ -33,6 +33,6 @@ def site(
         compared.benchmark(tracker)
         swept.track(tracker)
     verdict = write_verdict(home / "verdict", extra=30)
-    flags = ["--tracking-uri", uri, "--mlflow-ui", "http://127.0.0.1:5999", "--verdict", str(verdict)]
+    flags = ["--tracking-uri", uri, "--verdict", str(verdict)]
     with served(PAGE, flags, home / "streamlit.log") as address:
         yield Site(address, uri, verdict)

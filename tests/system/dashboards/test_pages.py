@@ -35,13 +35,12 @@ class Worked:
 
 @pytest.fixture(scope="module")
 def worked(site: pages.Site) -> Worked:
-    runs = {run.run_id: run for run in read_runs(site.uri)}
-    evaluated = {row.recipe: row for row in rows([*runs.values()]) if row.corpus == "tiny"}
-    return Worked({recipe: runs[row.run_id] for recipe, row in evaluated.items()}, evaluated)
+    evaluated = {row.recipe: row for row in rows(read_runs(site.uri)) if row.place.corpus == "tiny"}
+    return Worked({recipe: row.run for recipe, row in evaluated.items()}, evaluated)
 
 
-def test_compare_counts_tests_and_shows_the_queries(browser, site, worked, tmp_path) -> None:
-    own, base = (per_query_files(site.uri, tmp_path)(worked.rows[name]) for name in ("retromae", "bm25"))
+def test_compare_counts_tests_and_shows_the_queries(browser, site, worked) -> None:
+    own, base = (per_query_files(site.uri)(worked.rows[name]) for name in ("retromae", "bm25"))
     assert own is not None and base is not None
     pairing = pair_systems(own, base, "nDCG@10")
     browser.get(f"{site.address}/compare?place=tiny+dev&base=bm25&systems=retromae")

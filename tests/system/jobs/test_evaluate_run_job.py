@@ -59,12 +59,13 @@ def test_a_run_file_stands_on_the_leaderboard_with_all_that_a_search_has(ray_loc
     assert f"other: a run file of 12 queries and {len(gzip.open(file).readlines())} rows, ties" in done.out
     (row,) = shown(uri).values()
     assert row.place == CollectionSplit("tiny", "test", bm25.inputs["corpus"].fingerprint, 12), "where BM25 would stand"
-    assert (row.recipe, row.representation, row.costs) == ("other", "run file", {})
+    assert (row.recipe, row.tag("representation")) == ("other", "run file")
+    assert not [key for key in row.run.metrics if key.startswith("cost/")]
     assert [entry.name for entry in entries([row])] == ["other · run file"], "what is not known is empty"
     assert row.measures == searched.result["measures"], "to the last bit"
-    values = per_query_files(uri, tmp_path / "cache")(row)
+    values = per_query_files(uri)(row)
     assert isinstance(values, pa.Table) and values.equals(per_query(searched))
-    place = artifact_place(next(run for run in read_runs(uri) if run.run_id == row.run_id), "tiny", "test")
+    place = artifact_place(row.run, "tiny", "test")
     assert place is not None
     assert [one.record["step"] for one in artifacts_behind(place)] == ["prepare", "read_run", "evaluate"]
     (query,), missing = look_up(["q40"], {"other": place}, top=3)
@@ -143,7 +144,7 @@ def test_the_command_names_the_same_fingerprint(worked_store: tuple[Path, dict[s
     uri = f"sqlite:///{home}/mlflow.db"
     runs = read_runs(uri)
     (run,) = (one for one in runs if measured(one) and one.tags["midmask.fingerprint"] == fingerprints["retromae"])
-    recipe, place = artifact_file(uri, run.run_id, RECIPE_FILE, tmp_path), artifact_place(run, "tiny", "dev")
+    recipe, place = artifact_file(uri, run.run_id, RECIPE_FILE), artifact_place(run, "tiny", "dev")
     assert recipe is not None and place is not None
     arguments = command_again(run, str(recipe), "dev", artifacts_behind(place))
     command = shlex.join([sys.executable, *arguments, "--dry-run", "--tracking-uri", f"sqlite:///{home}/x.db"])

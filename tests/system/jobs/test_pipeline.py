@@ -161,9 +161,11 @@ def test_6_a_model_folder_is_evaluated_on_a_split_and_elsewhere(pipeline: Pipeli
     (there,) = [row for name, row in done.table(1).items() if "elsewhere" in name]
     column_there = next(iter(done.table(1).values())).index("RR@10")
     assert there[column_there] == table[str(model)][column], "the same collection under another name"
-    tracked = [row for row in rows(read_runs(f"sqlite:///{pipeline.home}/mlflow.db")) if MODEL_PARAM in row.params]
-    assert {(row.recipe, row.backbone, row.protocol) for row in tracked} == {(f"{model.parent.name}/model", "", "")}
-    assert {row.corpus for row in tracked} == {"tiny", "elsewhere"}, "no system of the recipe's name"
+    tracked = [row for row in rows(read_runs(f"sqlite:///{pipeline.home}/mlflow.db")) if MODEL_PARAM in row.run.params]
+    assert {(row.recipe, row.tag("backbone"), row.tag("protocol")) for row in tracked} == {
+        (f"{model.parent.name}/model", "", "")
+    }
+    assert {row.place.corpus for row in tracked} == {"tiny", "elsewhere"}, "no system of the recipe's name"
     assert "BM25" in done.out and "trained once" not in done.out, "a folder's seeds are not known here"
 
 
