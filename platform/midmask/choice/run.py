@@ -45,8 +45,8 @@ from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
 from midmask.queries.collection import read_passages
 from midmask.queries.config import SPLITS
-from midmask.queries.preview import PAGE
 from midmask.queries.sources import queries_content
+from midmask.queries.step import PAGE
 from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
