@@ -14,7 +14,7 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
 from midmask.pages.look import TEMPLATES, choice
-from midmask.queries.plain_sources import FUNCTION_WORDS
+from midmask.queries.source_classes import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need

@@ -5,9 +5,8 @@ The queries step makes a collection without labels one with train, dev and test 
 config                 the table of sources; which queries are made, how many, and which of them are kept
 collection             the collection as it was and as it will be searched; splits by document
 sources                what a source is; which sources train and which judge; the queries of all sources
-plain_sources          sources that need no model: titles, sentences, keyphrases, queries of a file
+source_classes         titles, sentences, keyphrases, queries of a file, queries that a model writes
 query_model            a language model that writes queries: its sampling, and the step that trains one
-written                the source whose queries a model writes, and what it wrote before
 selection              which queries are kept, and why others are not
 step                   the step, with a page of what it made
 

@@ -5,7 +5,7 @@ show (docs/results/choose.md). So the sources that judge are not those that trai
 passages have their own, for they are most like what people type; else sentences do.
 
 A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
-a model has written is kept (`written`), so that a step that was killed asks for it once.
+a model has written is kept, so that a step that was killed asks for it once.
 """
 
 import math
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from midmask.core.config import library_versions
 from midmask.core.randomness import hash64
@@ -77,15 +77,12 @@ def draw(seed: int, *names: str | int) -> int:
     return int(hash64(["\0".join(map(str, names))], f"queries {seed}")[0])
 
 
+@cache
 def class_of(source: str) -> type[Source]:
     """The class of a source, by its name in `QueriesConfig.sources`."""
-    return _classes()[kind_and_place(source)[0]]
-
-
-@cache
-def _classes() -> dict[str, type[Source]]:
-    homes = {name.partition(":")[0]: home for name, home in QUERY_SOURCES.items()}
-    return {kind: getattr(import_module(f"{__package__}.{module}"), name) for kind, (module, name) in homes.items()}
+    homes = {kind_and_place(name)[0]: home for name, home in QUERY_SOURCES.items()}
+    module, name = homes[kind_and_place(source)[0]]
+    return cast("type[Source]", getattr(import_module(f"{__package__}.{module}"), name))
 
 
 def open_source(source: str, opening: Opening) -> Source:
