@@ -154,8 +154,8 @@ def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, 
     why = "".join(f"; {count} were dropped because {reason}" for reason, count in reasons)
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (--query-sources, in Python "
-        "sources=; such as keyphrases, sentences), or give more documents"
+        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (queries.sources, such as "
+        '{"titles": 1, "sentences": 1, "keyphrases": 1}), or give more documents'
     )
 
 
