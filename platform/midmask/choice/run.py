@@ -3,7 +3,6 @@
 The folder holds verdict.json, verdict.md, verdict.html, model/, collection/ and the page of made queries.
 """
 
-import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,8 +47,6 @@ from midmask.queries.config import SPLITS
 from midmask.queries.sources import queries_content
 from midmask.queries.step import PAGE
 from midmask.store.place import Place
-
-log = logging.getLogger(__name__)
 
 SAMPLED = (
     "The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
@@ -114,11 +111,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
         held.hold(first_contenders(request.systems, request.backbone))
         if not held.finalists:
             raise UserError("no system was measured: give a larger --budget, or fewer --systems")
-        log.info("test queries of %d finalists", len(held.finalists))
-        held.announce_tests()
-        # Nothing is trained, so there is no time limit.
-        tested = held.measure(held.finalists, held.sizes.__getitem__, "test", float("inf"))
-        cells = _cells(held)
+        tested, cells = held.test(), _cells(held)
         measured = _measured(cells, held.dev | tested, workshop.storage)
         gains = _gains(measured, held.dev)
         verdict = _verdict(request, made, held, measured, gains, clock.spent)

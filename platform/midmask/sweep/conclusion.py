@@ -123,6 +123,7 @@ def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
     sweep, space, measure = trials.sweep, trials.sweep.space, trials.sweep.space.measure
     seeds = seed_spread([system.values("dev", measure) for system in compared[:-1]])
     standings, front = trials.standings(seeds), trials.front()
+    noise = noise_floor(standings.values())
     result = SweepResult(
         name=space.name,
         study=sweep.study,
@@ -139,7 +140,9 @@ def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
         ),
         points=tuple(_point(sweep, one, one.label in front, standings.get(one.label)) for one in trials.all),
         best=trials.best.label,
-        noise_floor=_noise(noise_floor(standings.values()), seeds),
+        noise_floor=None
+        if noise is None
+        else NoiseFloor(value=noise, seed_spread=seeds.spread, seed_degrees=seeds.degrees),
         sentences=(),
         **final_comparison(compared, measure),
     )
@@ -154,22 +157,16 @@ def final_comparison(compared: Sequence[System], measure: str) -> dict[str, Any]
     last = [bm25, *systems[1:]][-1]
     floor = next((system.label for system in systems if system.label == "none"), last.label)
     rows = {split: against(compared, floor, split, measure) for split in SPLITS}
-    told = [
-        ComparedSystem(
-            label=system.label,
-            dev=system.values("dev", measure),
-            test=system.values("test", measure),
-            to_floor={split: _to_floor(own[system.label]) for split, own in rows.items() if system.label != floor},
-        )
-        for system in systems
-    ]
+    told = []
+    for system in systems:
+        to_floor = {split: own[system.label] for split, own in rows.items() if system.label != floor}
+        differences = {
+            split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
+            for split, row in to_floor.items()
+        }
+        means = {split: system.values(split, measure) for split in SPLITS}
+        told.append(ComparedSystem(label=system.label, **means, to_floor=differences))
     return {"systems": tuple(told), "floor": floor}
-
-
-def _noise(value: float | None, seeds: SeedSpread) -> NoiseFloor | None:
-    if value is None:
-        return None
-    return NoiseFloor(value=value, seed_spread=seeds.spread, seed_degrees=seeds.degrees)
 
 
 def _point(sweep: Sweep, trial: Trial, on_front: bool, row: Comparison | None) -> SweepPoint:
@@ -187,10 +184,6 @@ def _point(sweep: Sweep, trial: Trial, on_front: bool, row: Comparison | None) -
         front=on_front,
         to_best=DifferenceToBest(**vars(row), distinguishable=row.significant) if row else None,
     )
-
-
-def _to_floor(row: Comparison) -> DifferenceToFloor:
-    return DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
 
 
 def outcome(row: Comparison) -> ComparisonOutcome:
