@@ -140,8 +140,3 @@ def _with_band(figure: go.Figure, sweep: SweepResult) -> go.Figure:
 
 def measure_title(sweep: SweepResult) -> str:
     return f"{sweep.measure} on {sweep.corpus} dev"
-
-
-def numeric_first(sweep: SweepResult) -> list[SweepParameter]:
-    """The parameters that were varied, those of numbers first."""
-    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one))
