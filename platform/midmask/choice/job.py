@@ -103,6 +103,8 @@ def request_for(options: Options, flags: Namespace) -> Request:
     corpus = CorpusConfig(name=options.corpus)
     sources = QueriesConfig().sources
     if flags.queries:
+        if "queries.sources" in options.set_fields:
+            raise UserError(f"--queries {flags.queries}: queries.sources is set; name the file there, as file:PATH")
         sources = {**sources, f"file:{Path(flags.queries).expanduser().absolute()}": max(sources.values())}
     seed, out = options.seed or 0, flags.out or options.home / "verdicts" / corpus.short_name
     return Request(
