@@ -17,9 +17,7 @@ from midmask.core.randomness import python_stream
 from midmask.errors import UserError, quoted, reason, unknown
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.schema import Recipe
-from midmask.sweep.sweep_file import SweepValue, value_text
-
-ParameterValue = SweepValue
+from midmask.sweep.sweep_file import ParameterValue, value_text
 
 CostName = Literal["bytes_per_passage", "search_ms_per_query", "train_seconds"]
 """Fields of `experiment.costs.Costs` that may be optimised beside a measure."""
