@@ -16,7 +16,7 @@ from scipy import stats
 
 from midmask.benchmark.layout import BenchmarkCell, cell_of, recipe_of
 from midmask.benchmark.results import Result
-from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
+from midmask.choice.assess import Gains, MeasuredSystem, estimates, recommend
 from midmask.choice.calibration import (
     JOIN,
     LEVEL,
@@ -60,7 +60,7 @@ def offset(spread: float, freedom: float = 30, value: float = 0.0) -> Offset:
     return Offset(value, Variance(spread**2, freedom))
 
 
-KNOWN = Experience({LEVEL: offset(0.15, 4), **dict.fromkeys((TRAINED, WORDS, LEXICAL_GAIN, JOIN), offset(0.005))})
+KNOWN = {LEVEL: offset(0.15, 4), **dict.fromkeys((TRAINED, WORDS, LEXICAL_GAIN, JOIN), offset(0.005))}
 BASE = UNTRAINED
 
 
@@ -84,7 +84,7 @@ def measured(of: System, mean: float, seconds: float, split: str = "test", seed:
 
 def test_gains_are_paired_and_shrunk():
     systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.6, 10)]
-    found = {one.system: one for one in estimates(systems, Counterparts({"test": systems[0].result}), KNOWN)}
+    found = {one.system: one for one in estimates(systems, Gains(KNOWN, {"test": systems[0].result}))}
     assert found["mlm"].gain == pytest.approx(0.5 * 0.1)
     assert found["mlm"].gain_low < 0.05 < found["mlm"].gain_high
     assert found["mlm"].gain_high - found["mlm"].gain_low < 0.03, "the queries' difficulty cancels"
@@ -96,8 +96,8 @@ def test_gains_are_paired_and_shrunk():
 def test_the_made_gain_is_what_was_measured_here_whatever_other_collections_say():
     """A join with BM25, of which other collections' mean is expected; the reference is scipy's paired t-test."""
     systems = [measured(BASE, 0.5, 1), measured(JOINED, 0.617, 1, seed=3)]
-    known = Experience({**KNOWN.offsets, JOIN: offset(0.06, 4, value=0.067)})
-    (found,) = (one for one in estimates(systems, Counterparts({"test": systems[0].result}), known) if one.made_gain)
+    gains = Gains({**KNOWN, JOIN: offset(0.06, 4, value=0.067)}, {"test": systems[0].result})
+    (found,) = (one for one in estimates(systems, gains) if one.made_gain)
     ours, base = (one.result.per_query["value"].to_numpy() for one in systems[::-1])
     reference = stats.ttest_rel(ours, base).confidence_interval(0.9)
     assert found.gain == pytest.approx(0.067) and found.made_gain == pytest.approx((ours - base).mean())
@@ -108,13 +108,13 @@ def test_the_made_gain_is_what_was_measured_here_whatever_other_collections_say(
 def test_finalists_rank_before_those_that_were_given_up():
     dev = measured(BASE, 0.5, 1, split="dev")
     systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.52, 9), measured(tuned("simcse"), 0.7, 9, split="dev")]
-    found = estimates(systems, Counterparts({"test": systems[0].result, "dev": dev.result}), KNOWN)
+    found = estimates(systems, Gains(KNOWN, {"test": systems[0].result, "dev": dev.result}))
     assert [(one.system, one.rank) for one in found] == [("mlm", 1), ("as it is", 2), ("simcse", 3)]
 
 
 def advice(*systems: MeasuredSystem):
-    ranked = estimates(systems, Counterparts({"test": systems[0].result}), KNOWN)
-    return recommend(ranked, systems, Counterparts({"test": systems[0].result}), KNOWN)
+    gains = Gains(KNOWN, {"test": systems[0].result})
+    return recommend(estimates(systems, gains), systems, gains)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,9 @@ def test_who_is_recommended(mlm: float, retromae: float, chosen: str, distinguis
 
 def test_a_cheap_one_that_may_be_as_good_is_not_taken_where_little_is_known():
     """With a wide interval everything is alike; what is 5 points behind is left all the same."""
-    vague = Experience({**KNOWN.offsets, TRAINED: offset(0.2, 3)})
     systems = [measured(BASE, 0.5, 1), measured(tuned("mlm"), 0.55, 10)]
-    counterparts = Counterparts({"test": systems[0].result})
-    found = recommend(estimates(systems, counterparts, vague), systems, counterparts, vague)
+    vague = Gains({**KNOWN, TRAINED: offset(0.2, 3)}, {"test": systems[0].result})
+    found = recommend(estimates(systems, vague), systems, vague)
     assert found.system == "mlm" and not found.distinguishable
 
 
@@ -141,16 +140,15 @@ def test_what_is_joined_with_bm25_is_held_against_the_untrained_encoder_that_is(
     """On dev, a smaller collection, words gain less; what training gains is the same."""
     base = {split: measured(BASE, 0.5, 1, split=split).result for split in ("test", "dev")}
     joined = {"test": measured(JOINED, 0.6, 1).result, "dev": measured(JOINED, 0.52, 1, split="dev").result}
-    counterparts = Counterparts(base, joined)
-    known = Experience({TRAINED: offset(0.01), JOIN: offset(0.1, 4, value=0.05)})
-    on_dev = known.gain(measured(TUNED_JOINED, 0.55, 9, split="dev").result, counterparts)
-    on_test = known.gain(measured(TUNED_JOINED, 0.63, 9).result, counterparts)
+    gains = Gains({TRAINED: offset(0.01), JOIN: offset(0.1, 4, value=0.05)}, base, joined)
+    on_dev = gains.expected(measured(TUNED_JOINED, 0.55, 9, split="dev").result)
+    on_test = gains.expected(measured(TUNED_JOINED, 0.63, 9).result)
     assert on_dev.value == pytest.approx(0.05 + 0.5 * 0.03) == pytest.approx(on_test.value)
-    assert known.gain(joined["test"], counterparts).value == pytest.approx(0.05)
+    assert gains.expected(joined["test"]).value == pytest.approx(0.05)
     assert on_test.high - on_test.low > 2 * 0.1, "what words gain is in doubt"
-    first, second = measured(TUNED_JOINED, 0.66, 9), measured(JOINED, 0.6, 1)
-    assert known.is_behind(second, first, counterparts), "what words gain in doubt is the same for both"
-    assert not known.is_behind(measured(BASE, 0.5, 1), first, counterparts)
+    first, second = measured(TUNED_JOINED, 0.66, 9).result, measured(JOINED, 0.6, 1).result
+    assert gains.is_behind(second, first), "what words gain in doubt is the same for both"
+    assert not gains.is_behind(measured(BASE, 0.5, 1).result, first)
 
 
 WIDE = Limits(passages=10**9, queries=10**9)

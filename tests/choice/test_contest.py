@@ -10,6 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 import midmask
 from midmask import Corpus, UserError, Verdict
+from midmask.app.flags import parse
+from midmask.app.job import resolve
 from midmask.benchmark.layout import recipe_of
 from midmask.choice.contenders import (
     AS_IS,
@@ -26,8 +28,10 @@ from midmask.choice.contenders import (
 )
 from midmask.choice.contest import Contest
 from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, ContestJournal, Round
+from midmask.choice.job import request_for
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
+from midmask.commands.experiments import _choose_middle_training_flags
 from midmask.corpora.writer import write_beir
 from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
@@ -247,3 +251,23 @@ def test_mistakes_are_refused(home):
         midmask.choose(Corpus.from_texts(["one text", "another"]), storage=home / "few", out=home / "few-verdict")
     with pytest.raises(UserError, match="no judgements"):
         judged_split(Corpus.from_texts(documents()[1], name="papers").in_store(Place(str(home / "store"))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sources"),
+    [
+        ((), {"titles": 1.0, "sentences": 1.0, "keyphrases": 1.0, "file:/made.jsonl": 1.0}),
+        (('queries.judged_by=["file:/made.jsonl"]', "queries.seed=4"), ("file:/made.jsonl",)),
+        (('queries.sources={"titles": 2}',), None),
+    ],
+)
+def test_a_file_of_queries_stands_beside_the_usual_sources_or_is_named_among_others(tmp_path, changes, sources) -> None:
+    given = ["--storage", str(tmp_path / "store"), "--tracking-uri", f"sqlite:///{tmp_path}/m.db", "--queries"]
+    sets = [f"--set={change}" for change in changes]
+    flags = parse([*given, "/made.jsonl", *sets], None, _choose_middle_training_flags)
+    if sources is None:
+        with pytest.raises(UserError, match=r"^--queries /made.jsonl: queries.sources is set; name the file there"):
+            request_for(resolve(flags), flags)
+        return
+    made = request_for(resolve(flags), flags).queries
+    assert (made.judged_by or made.sources) == sources and made.sources["file:/made.jsonl"] == 1.0

@@ -26,8 +26,8 @@ from midmask.queries.collection import (
     without_hidden,
 )
 from midmask.queries.config import QueriesConfig
-from midmask.queries.plain_sources import STOP_WORDS, title_query
 from midmask.queries.selection import draw_shares, drop_unfound, normalised
+from midmask.queries.source_classes import STOP_WORDS, title_query
 from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
 from midmask.store.artifact import Artifact

@@ -11,8 +11,7 @@ import pytest
 
 from midmask.core.config import Config
 from midmask.masking.words import find_words
-from midmask.queries.terms import WEIGH, WeighConfig
-from midmask.queries.word_statistics import STATISTICS, StatisticsConfig, shard_words
+from midmask.queries.terms import STATISTICS, WEIGH, StatisticsConfig, WeighConfig, shard_words
 from midmask.store.artifact import Artifact, produce
 from midmask.store.place import Place
 from midmask.store.sharded import Sharded

@@ -23,7 +23,7 @@ from midmask.queries.query_model import (
     QueryGenerator,
     generator_setup,
 )
-from midmask.queries.written import ModelQueries
+from midmask.queries.source_classes import ModelQueries
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.vocabulary import Vocabulary

@@ -16,8 +16,14 @@ from midmask.experiment.report import System, comparison_table
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.sweep import figures
-from midmask.sweep.conclusion import FEW_QUERIES, final_comparison, outcome
-from midmask.sweep.report import noise_sentence, trials_table, winner_sentence
+from midmask.sweep.conclusion import (
+    FEW_QUERIES,
+    final_comparison,
+    noise_sentence,
+    outcome,
+    trials_table,
+    winner_sentence,
+)
 from midmask.sweep.sweep_file import SweepParameter, SweepResult, parse_sweep
 from tests.support.dashboards.swept import told
 

@@ -6,7 +6,6 @@ traces                      what is read of artifacts; samples of a collection
 assess, calibration         estimates for people's queries, a recommendation; what intervals come from
 run, job                    from documents to the folder of a verdict; the same on a cluster, tracked
 verdict, report, picture    the verdict as data, as Markdown and as a page, whose templates are in `templates/`
-highlight                   passages with a query's words marked
 reveal                      what judgements say of a verdict that was reached without them
 side_by_side, judgements    its systems asked by hand; a person's judgements of what they find
 """

@@ -40,55 +40,55 @@ class MeasuredSystem:
 
 
 @dataclass(frozen=True)
-class Counterparts:
-    """The reference results that gains are computed over: split -> result.
+class Gains:
+    """Gains over the baseline of a verdict, as measured on made queries and as expected for people's queries.
 
     A system and its reference differ only in training, so that the made queries' bias towards shared words, and the
-    size of the searched collection, are the same for both.
+    size of the searched collection, are the same for both. References are given as split -> result.
     """
 
+    offsets: Mapping[Kind, Offset]  # what collections with judgements have shown
     baseline: Mapping[str, Result]  # of the verdict
     # The untrained encoder with BM25: the reference of trained encoders with BM25; None if it was not measured.
     joined: Mapping[str, Result] | None = None
 
-    def of(self, system: System) -> Mapping[str, Result]:
+    def reference_of(self, system: System) -> Mapping[str, Result]:
         """The reference of a system: split -> result."""
         is_dense_joined = system.joined and system.representation == "dense"
         if self.joined is None or not is_dense_joined or system.key == self.joined["test"].key:
             return self.baseline
         return self.joined
 
-    def path(self, own: Result) -> list[tuple[Result, Result]]:
-        """Pairs whose gains add up to the gain over the baseline: a system and its reference, and so on up to it."""
-        reference = self.of(System.of(own.key))
-        pairs = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
-        return pairs if reference is self.baseline else [*pairs, *self.path(reference["test"])]
+    def measured(self, own: Result) -> IntervalEstimate:
+        """The gain of a system over the baseline on the made queries of its split."""
+        if own.key == self.baseline["test"].key:
+            return IntervalEstimate(0.0, 0.0, 0.0, 0.0, 1.0)
+        gain = mean_gain(own, self.baseline[own.split])
+        return interval(gain.value, [gain.variance], 1 - COVERAGE)
 
-
-@dataclass(frozen=True)
-class Experience:
-    """The calibration learned from collections with judgements."""
-
-    offsets: Mapping[Kind, Offset]
-
-    def gain(self, own: Result, counterparts: Counterparts) -> IntervalEstimate:
+    def expected(self, own: Result) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
-        for result, over in counterparts.path(own):
+        for result, over in self._path(own):
             kind = _kind(result, over)
             parts.append(Prediction(kind, self.offsets[kind], *mean_gain(result, over)))
         return sum_interval(parts)
 
-    def is_behind(self, one: MeasuredSystem, best: MeasuredSystem, counterparts: Counterparts) -> bool:
+    def is_behind(self, one: Result, best: Result) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. An offset that is the same for
         all systems of a kind cancels in this difference.
         """
-        apart = self.gain(one.result, counterparts).value - self.gain(best.result, counterparts).value
-        kinds, others = ({_kind(*pair) for pair in counterparts.path(each.result)} for each in (one, best))
+        apart = self.expected(one).value - self.expected(best).value
+        kinds, others = ({_kind(*pair) for pair in self._path(each)} for each in (one, best))
         counted = (kinds ^ others) | {kind for kind in kinds & others if not kind.is_shared}
         variances = [self.offsets[kind].variance for kind in sorted(counted)]
-        sampling = mean_gain(one.result, best.result).variance
-        return interval(apart, [sampling, *variances], 1 - COVERAGE).high < 0
+        return interval(apart, [mean_gain(one, best).variance, *variances], 1 - COVERAGE).high < 0
+
+    def _path(self, own: Result) -> list[tuple[Result, Result]]:
+        """Pairs whose gains add up to the gain over the baseline: a system and its reference, and so on up to it."""
+        reference = self.reference_of(System.of(own.key))
+        pairs = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
+        return pairs if reference is self.baseline else [*pairs, *self._path(reference["test"])]
 
 
 def _kind(own: Result, over: Result) -> Kind:
@@ -109,19 +109,17 @@ def mean_gain(own: Result, other: Result) -> MeanGain:
     return MeanGain(float(differences.mean()), Variance.of_mean(differences))
 
 
-def estimates(
-    measured: Sequence[MeasuredSystem], counterparts: Counterparts, known: Experience
-) -> tuple[SystemEstimate, ...]:
+def estimates(systems: Sequence[MeasuredSystem], gains: Gains) -> tuple[SystemEstimate, ...]:
     """All systems by rank: finalists first, each group by its estimated gain."""
-    rows = [_estimate(system, counterparts, known) for system in measured]
+    rows = [_estimate(system, gains) for system in systems]
     rows.sort(key=lambda row: (not row.finalist, -row.gain, row.seconds, row.label))
     return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1))
 
 
-def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience) -> SystemEstimate:
+def _estimate(one: MeasuredSystem, gains: Gains) -> SystemEstimate:
     system, representation = one.system.name
-    gain, made = known.gain(one.result, counterparts), _made_gain(one.result, counterparts)
-    level = level_interval(counterparts.baseline[one.result.split].measures[MEASURE], known.offsets[LEVEL])
+    gain, made = gains.expected(one.result), gains.measured(one.result)
+    level = level_interval(gains.baseline[one.result.split].measures[MEASURE], gains.offsets[LEVEL])
     estimate = level.value + gain.value
     return SystemEstimate(
         system=system,
@@ -145,35 +143,22 @@ def _estimate(one: MeasuredSystem, counterparts: Counterparts, known: Experience
     )
 
 
-def _made_gain(own: Result, counterparts: Counterparts) -> IntervalEstimate:
-    """The gain over the baseline as it was measured on the made queries of the system's split."""
-    if own.key == counterparts.baseline["test"].key:
-        return IntervalEstimate(0.0, 0.0, 0.0, 0.0, 1.0)
-    gain = mean_gain(own, counterparts.baseline[own.split])
-    return interval(gain.value, [gain.variance], 1 - COVERAGE)
-
-
 def _share(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def recommend(
-    systems: Sequence[SystemEstimate], measured: Sequence[MeasuredSystem], counterparts: Counterparts, known: Experience
-) -> Recommendation:
+def recommend(ranked: Sequence[SystemEstimate], systems: Sequence[MeasuredSystem], gains: Gains) -> Recommendation:
     """The cheapest of the finalists that are within `ALIKE` of the best one and cannot be told from it.
 
     Intervals alone would not do: where little is known all systems are alike, and the cheapest may lose much.
     """
-    by_name = {each.system.name: each for each in measured}
-    finalists = [row for row in systems if row.finalist]
-    best = finalists[0]
-    near = [row for row in finalists if best.gain - row.gain <= ALIKE]
-    first = by_name[best.name]
-    alike = [row for row in near if row is best or not known.is_behind(by_name[row.name], first, counterparts)]
+    results = {each.system.name: each.result for each in systems}
+    best = ranked[0]
+    near = [row for row in ranked if row.finalist and best.gain - row.gain <= ALIKE]
+    alike = [row for row in near if row is best or not gains.is_behind(results[row.name], results[best.name])]
     chosen = min(alike, key=lambda row: (row.seconds, row.bytes_per_passage, row.rank))
-    distinguishable = chosen.gain_low > 0
-    over = System.of(counterparts.baseline["test"].key)
-    return Recommendation(*chosen.name, distinguishable, _reason(chosen, best, alike, str(over)))
+    over = System.of(gains.baseline["test"].key)
+    return Recommendation(*chosen.name, chosen.gain_low > 0, _reason(chosen, best, alike, str(over)))
 
 
 def _reason(chosen: SystemEstimate, best: SystemEstimate, alike: Sequence[SystemEstimate], baseline: str) -> str:

@@ -54,33 +54,21 @@ three points better on SQuAD, where ranks are below BM25 alone, two on pydocs, a
 JOINED = {"evaluation.bm25_share": BM25_SHARE, "evaluation.fusion": FUSION}
 """Changes of a setting whose systems are searched together with BM25."""
 
-TUNINGS: Mapping[str, Setting] = {
+TUNINGS = {
     AS_IS: Setting(protocols={"dense": "in_batch"}, stages=0),
     TUNED: Setting(protocols=SCORED),
     MINED: Setting(protocols={"dense": "ance"}),
 }
 
 
-def setting_name(tuning: str, *, joined: bool) -> str:
-    """The name of a setting of the benchmark, which is part of what its cells are called."""
-    return f"{tuning} with BM25" if joined else tuning
+WITH_BM25 = " with BM25"
+"""End of the name of a setting, and of a representation, whose systems are searched together with BM25."""
 
-
-def _joined(setting: Setting) -> Setting:
-    return setting.model_copy(update={"changes": {**setting.changes, **JOINED}})
-
-
-SETTINGS = {
-    setting_name(tuning, joined=joined): _joined(setting) if joined else setting
+SETTINGS = TUNINGS | {
+    tuning + WITH_BM25: setting.model_copy(update={"changes": {**setting.changes, **JOINED}})
     for tuning, setting in TUNINGS.items()
-    for joined in (False, True)
 }
-"""Settings of the benchmark by name, each tuning alone and joined with BM25."""
-
-TUNING_OF = {
-    setting_name(tuning, joined=joined): (tuning, joined) for tuning in (*TUNINGS, NONE) for joined in (False, True)
-}
-"""Name of a setting -> tuning, whether joined."""
+"""Settings of the benchmark by name, which is part of what its cells are called."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +94,16 @@ class System:
     @classmethod
     def of(cls, key: SystemKey) -> "System":
         """The system of a cell of the benchmark."""
-        return cls(key.system, key.representation, *TUNING_OF[key.setting])
+        tuning = key.setting.removesuffix(WITH_BM25)
+        return cls(key.system, key.representation, tuning, joined=key.setting != tuning)
 
     @property
     def key(self) -> SystemKey:
-        read = "corpus" if self.has_middle_training else NONE
-        return SystemKey(self.recipe, read, self.representation, setting_name(self.tuning, joined=self.joined))
+        read = "corpus" if self.training == "middle training" else NONE
+        return SystemKey(self.recipe, read, self.representation, self._if_joined(self.tuning))
+
+    def _if_joined(self, name: str) -> str:
+        return name + WITH_BM25 if self.joined else name
 
     @property
     def searched(self) -> tuple["System", ...]:
@@ -128,17 +120,13 @@ class System:
         return "fine-tuning" if RECIPES[variant(self.recipe)[0]]().objective is None else "middle training"
 
     @property
-    def has_middle_training(self) -> bool:
-        return self.training == "middle training"
-
-    @property
     def name(self) -> SystemName:
         """Its names in a verdict: `("as it is", "dense")`, `("retromae", "dense with BM25")`."""
         recipe = self.recipe
         if recipe == NONE:
             recipe = "as it is" if self.tuning == AS_IS else "fine-tuned only"
         how = f", {self.tuning}" if self.tuning == MINED else ""
-        return recipe + how, setting_name(self.representation, joined=self.joined)
+        return recipe + how, self._if_joined(self.representation)
 
     def __str__(self) -> str:
         return label(*self.name)

@@ -229,7 +229,7 @@ class Contest:
                 cells.append(cell_of(benchmark, key, recipe, seed, survey))
         return cells
 
-    def measure(
+    def _measure(
         self, contenders: Sequence[System], size_of: Callable[[System], Size], split: str, until: float
     ) -> dict[System, Result]:
         """Measures contenders on a split until a time; returns the results that were finished."""
@@ -240,9 +240,11 @@ class Contest:
         found = collect(cells, self._workshop.storage)
         return {System.of(result.key): result for result in found if result.split == split}
 
-    def announce_tests(self) -> None:
-        """Announces that the rounds are over and the test queries begin."""
+    def test(self) -> dict[System, Result]:
+        """Searches for the test queries with the finalists; without a time limit, since nothing is trained."""
+        log.info("test queries of %d finalists", len(self.finalists))
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
+        return self._measure(self.finalists, self.sizes.__getitem__, "test", float("inf"))
 
     def _sample(self, split: str) -> Sample | None:
         """The sample that a split's queries search; None for the whole collection."""
@@ -354,7 +356,7 @@ class Contest:
     def _measure_on_dev(self, contenders: Sequence[System], size: Size, until: float) -> float:
         """Trains and measures contenders on dev; returns the seconds it took."""
         began = self._clock.spent
-        for system, result in self.measure(contenders, lambda _: size, "dev", until).items():
+        for system, result in self._measure(contenders, lambda _: size, "dev", until).items():
             self.dev[system], self.sizes[system] = result, size
         return self._clock.spent - began
 

@@ -100,16 +100,17 @@ def request_for(options: Options, flags: Namespace) -> Request:
         UserError: for a budget, source, system, representation, or field that there is not.
     """
     corpus = CorpusConfig(name=options.corpus)
-    sources = dict(flags.query_sources or QueriesConfig().sources)
+    sources = QueriesConfig().sources
     if flags.queries:
-        sources[f"file:{Path(flags.queries).expanduser().absolute()}"] = max(sources.values())
-    fields = {"sources": sources, "judged_by": names_in(flags.judged_by or "")}
+        if "queries.sources" in options.set_fields:
+            raise UserError(f"--queries {flags.queries}: queries.sources is set; name the file there, as file:PATH")
+        sources = {**sources, f"file:{Path(flags.queries).expanduser().absolute()}": max(sources.values())}
     seed, out = options.seed or 0, flags.out or options.home / "verdicts" / corpus.short_name
     return Request(
         corpus=corpus,
         budget=budget_seconds(flags.budget),
         out=Path(out).expanduser().absolute(),
-        queries=queries_config(fields, options.set_fields, seed),
+        queries=queries_config({"sources": sources}, options.set_fields, seed),
         systems=tuple(names_in(flags.systems or "")) or SYSTEMS,
         representations=tuple(names_in(flags.representations or "")) or tuple(SCORED),
         changes=options.set_fields,

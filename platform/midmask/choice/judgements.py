@@ -73,11 +73,8 @@ class JudgementStore:
             raise UserError(f"query {query!r}, grade {grade!r}: a judgement has a query, and a grade of 1, 0 or None")
         try:
             with self._locked():
-                known = self.read()
-                key = (query_id(query), doc_id)
-                grades = {pair: value for pair, value in known.grades.items() if pair != key or grade is not None}
-                if grade is not None:
-                    grades[key] = grade
+                known, key = self.read(), (query_id(query), doc_id)
+                grades = {pair: given for pair, given in {**known.grades, key: grade}.items() if given is not None}
                 judged = {name for name, _ in grades}
                 texts = {**known.queries, key[0]: known.queries.get(key[0], " ".join(query.split()))}
                 judgements = Judgements({name: text for name, text in texts.items() if name in judged}, grades)
@@ -105,18 +102,15 @@ class JudgementStore:
 
     def _write(self, judgements: Judgements) -> None:
         """Queries before their judgements, so that a kill between leaves no judgement without its query."""
-        self._link_passages()
+        passages = self.folder / PASSAGES
+        if not passages.exists():
+            passages.unlink(missing_ok=True)
+            # By its name, so that the link holds too when the collection is made again.
+            passages.symlink_to(os.path.relpath(self._collection / PASSAGES, self.folder))
         place = Place(str(self.folder))
         lines = [json.dumps({"_id": name, "text": text}) for name, text in judgements.queries.items()]
         (place / QUERIES).write("".join(f"{line}\n" for line in lines).encode())
         write_qrels(place / QRELS, ((query, doc_id, grade) for (query, doc_id), grade in judgements.grades.items()))
-
-    def _link_passages(self) -> None:
-        """A link to the collection's file by its name: it holds too when the collection is made again."""
-        target = self.folder / PASSAGES
-        if not target.exists():
-            target.unlink(missing_ok=True)
-            target.symlink_to(os.path.relpath(self._collection / PASSAGES, self.folder))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

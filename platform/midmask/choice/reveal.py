@@ -93,7 +93,7 @@ def reveal(request: Request, choice: HeldContest, workshop: Workshop) -> Reveale
 
 def _compare(choice: HeldContest, judged: Mapping[System, Result]) -> Revealed:
     """Compares a verdict with the results of its systems on judged queries of the same collection."""
-    verdict, base = choice.verdict, choice.counterparts.baseline["test"]
+    verdict, base = choice.verdict, choice.gains.baseline["test"]
     by_name = {each.system.name: each.system for each in choice.measured}
     systems = [(row, by_name[row.name]) for row in verdict.systems]
     values = [judged[system].measures[MEASURE] for _, system in systems]
@@ -117,7 +117,7 @@ def _record(
     choice: HeldContest, source: str, system: System, made: Result, judged: Mapping[System, Result]
 ) -> GainRecord:
     """The record of a system's gain over its reference."""
-    over = choice.counterparts.of(system)[made.split]
+    over = choice.gains.reference_of(system)[made.split]
     reference = System.of(over.key)
     (seed,) = choice.benchmark.seeds
     own, people = mean_gain(made, over), mean_gain(judged[system], judged[reference])
@@ -129,6 +129,6 @@ def _record(
         made_error=math.sqrt(own.variance.value),
         judged=people.value,
         judged_error=math.sqrt(people.variance.value),
-        over=None if over.key == choice.counterparts.baseline["test"].key else reference,
+        over=None if over.key == choice.gains.baseline["test"].key else reference,
         seed=seed,
     )

@@ -3,7 +3,6 @@
 The folder holds verdict.json, verdict.md, verdict.html, model/, collection/ and the page of made queries.
 """
 
-import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import BenchmarkCell
 from midmask.benchmark.results import Result
-from midmask.choice.assess import Counterparts, Experience, MeasuredSystem, estimates, recommend
+from midmask.choice.assess import Gains, MeasuredSystem, estimates, recommend
 from midmask.choice.calibration import CalibrationFile
 from midmask.choice.contenders import (
     LEXICAL,
@@ -45,11 +44,9 @@ from midmask.experiment.plan import plan
 from midmask.experiment.training_steps import Survey
 from midmask.queries.collection import read_passages
 from midmask.queries.config import SPLITS
-from midmask.queries.preview import PAGE
 from midmask.queries.sources import queries_content
+from midmask.queries.step import PAGE
 from midmask.store.place import Place
-
-log = logging.getLogger(__name__)
 
 SAMPLED = (
     "The whole collection would have taken too much of the budget: {searched:,} of its {passages:,} passages were "
@@ -85,7 +82,7 @@ class HeldContest:
     verdict: Verdict
     made: Made
     measured: tuple[MeasuredSystem, ...]  # one for each of the verdict's systems
-    counterparts: Counterparts
+    gains: Gains
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]  # the trained cell of each system
 
@@ -96,43 +93,30 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     Raises:
         UserError: for documents that cannot be read, or from which too few queries can be made.
     """
-    journal = ContestJournal(request.out, request.identity)
+    journal, survey = ContestJournal(request.out, request.identity), Survey()
     clock = Clock(request.budget, journal.spent)
     with journal.keep_time(clock):
-        return _choose(request, workshop, clock, journal)
-
-
-def _choose(request: Request, workshop: Workshop, clock: Clock, journal: ContestJournal) -> HeldContest:
-    survey = Survey()
-    workshop.announce(DOCUMENTS, "", lambda: clock.left)
-    made = make(request, workshop, survey)
-    conditions = Conditions(
-        make=partial(_benchmark, request, made.collection),
-        seed=request.seed,
-        limits=Limits(made.passages, made.counts.train),
-        representations=request.representations,
-        survey=survey,
-        sample=cache(lambda split: sample_of(made, split, workshop.storage)),
-    )
-    held = Contest(conditions, workshop, clock, journal)
-    held.hold(first_contenders(request.systems, request.backbone))
-    if not held.finalists:
-        raise UserError("no system was measured: give a larger --budget, or fewer --systems")
-    log.info("test queries of %d finalists", len(held.finalists))
-    held.announce_tests()
-    # Nothing is trained, so there is no time limit.
-    tested = held.measure(held.finalists, held.sizes.__getitem__, "test", float("inf"))
-    cells = _cells(held)
-    measured = _measured(cells, held, tested, workshop.storage)
-    counterparts = _counterparts(measured, held.dev)
-    verdict = _verdict(request, made, held, measured, counterparts, clock)
-    benchmark = conditions.make(Size(1, 1), ("test",))
-    return HeldContest(verdict, made, tuple(measured), counterparts, benchmark, tuple(cells))
-
-
-def _benchmark(request: Request, collection: Place, size: Size, splits: Sequence[str]) -> Benchmark:
-    name, changes = f"beir:{collection}", request.own_changes
-    return contest(name, request.systems, size, splits, changes, request.seed)
+        workshop.announce(DOCUMENTS, "", lambda: clock.left)
+        made = make(request, workshop, survey)
+        name, changes = f"beir:{made.collection}", request.own_changes
+        conditions = Conditions(
+            make=lambda size, splits: contest(name, request.systems, size, splits, changes, request.seed),
+            seed=request.seed,
+            limits=Limits(made.passages, made.counts.train),
+            representations=request.representations,
+            survey=survey,
+            sample=cache(lambda split: sample_of(made, split, workshop.storage)),
+        )
+        held = Contest(conditions, workshop, clock, journal)
+        held.hold(first_contenders(request.systems, request.backbone))
+        if not held.finalists:
+            raise UserError("no system was measured: give a larger --budget, or fewer --systems")
+        tested, cells = held.test(), _cells(held)
+        measured = _measured(cells, held.dev | tested, workshop.storage)
+        gains = _gains(measured, held.dev)
+        verdict = _verdict(request, made, held, measured, gains, clock.spent)
+        benchmark = conditions.make(Size(1, 1), ("test",))
+        return HeldContest(verdict, made, tuple(measured), gains, benchmark, tuple(cells))
 
 
 def _cells(held: Contest) -> list[BenchmarkCell]:
@@ -142,66 +126,51 @@ def _cells(held: Contest) -> list[BenchmarkCell]:
     return [cell for entry, split in splits.items() for cell in held.cells(entry, held.sizes[entry], split)]
 
 
-def _measured(
-    cells: Sequence[BenchmarkCell], held: Contest, tested: Mapping[System, Result], storage: Place
-) -> list[MeasuredSystem]:
+def _measured(cells: Sequence[BenchmarkCell], results: Mapping[System, Result], storage: Place) -> list[MeasuredSystem]:
     measured = []
     for cell in cells:
-        system = System.of(cell.key)
-        result = tested.get(system) or held.dev.get(system)
-        if result is not None:
-            step, is_finalist = cell.evaluations[cell.main], result.split == "test"
+        system, step = System.of(cell.key), cell.evaluations[cell.main]
+        if result := results.get(system):
             costs = seconds_of(step, storage), bytes_per_passage(step, storage)
-            measured.append(MeasuredSystem(system, result, *costs, model_folder(step, storage), is_finalist))
+            model, is_finalist = model_folder(step, storage), result.split == "test"
+            measured.append(MeasuredSystem(system, result, *costs, model, is_finalist))
     return measured
 
 
 def _verdict(
-    request: Request,
-    made: Made,
-    held: Contest,
-    measured: list[MeasuredSystem],
-    counterparts: Counterparts,
-    clock: Clock,
+    request: Request, made: Made, held: Contest, measured: Sequence[MeasuredSystem], gains: Gains, spent: float
 ) -> Verdict:
-    stored = CalibrationFile.load()
-    known = Experience(stored.by_kind)
-    base = counterparts.baseline["test"]
-    systems = estimates(measured, counterparts, known)
-    label = str(System.of(base.key))
-    advice = recommend(systems, measured, counterparts, known)
+    systems = estimates(measured, gains)
     verdict = Verdict(
         corpus=request.short_name,
         passages=made.passages,
         queries=made.counts,
         systems=systems,
-        recommendation=advice,
-        calibration=stored.calibration,
-        baseline=label,
+        recommendation=recommend(systems, measured, gains),
+        calibration=CalibrationFile.load().calibration,
+        baseline=str(System.of(gains.baseline["test"].key)),
         measure=MEASURE,
         model="",
         collection=str(made.collection),
         budget_seconds=request.budget,
-        spent_seconds=clock.spent,
+        spent_seconds=spent,
         command=request.command,
         not_tried=held.not_tried,
-        limits=_limits(request, made, held, joins=counterparts.joined is not None),
+        limits=_limits(request, made, held, joins=gains.joined is not None),
     )
     return replace(verdict, model=verdict.delivered.model)
 
 
-def _counterparts(measured: Sequence[MeasuredSystem], dev: Mapping[System, Result]) -> Counterparts:
-    """The references of gains: the encoder as it is; BM25 for an encoder with fresh weights, which is useless before
-    its fine-tuning.
+def _gains(measured: Sequence[MeasuredSystem], dev: Mapping[System, Result]) -> Gains:
+    """Gains over the encoder as it is; over BM25 for an encoder with fresh weights, which is useless before its
+    fine-tuning.
     """
     finalists = {one.system: one.result for one in measured if one.finalist}
     alone, joined = UNTRAINED.searched
     base = alone if alone in finalists else LEXICAL
-
-    def by_split(system: System) -> dict[str, Result]:
-        return {"test": finalists[system], "dev": dev[system]}
-
-    return Counterparts(by_split(base), by_split(joined) if base == alone and joined in finalists else None)
+    references = [base, *([joined] if base == alone and joined in finalists else [])]
+    by_split = [{"test": finalists[system], "dev": dev[system]} for system in references]
+    return Gains(CalibrationFile.load().by_kind, *by_split)
 
 
 def _limits(request: Request, made: Made, held: Contest, *, joins: bool) -> tuple[str, ...]:

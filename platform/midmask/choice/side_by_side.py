@@ -70,8 +70,8 @@ class SearchStore:
         self._runner = runner
         self._survey = Survey()
 
-    def open_searcher(self, folder: Path) -> Searcher:
-        """The exact search with a model folder's vectors of the collection, which are encoded if they are missing.
+    def open_encoder(self, folder: Path) -> Ranker:
+        """Exact search with a model folder's vectors of the collection, which are encoded if they are missing.
 
         Raises:
             UserError: if the folder holds no model, or one that midmask cannot follow.
@@ -84,11 +84,7 @@ class SearchStore:
         encoded = self._runner.compute(passages)
         model, tokens = (self._runner.compute(passages.inputs[name]) for name in ("model", "tokens"))
         corpus = self._runner.compute(planned.corpus)
-        return Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
-
-    def open_encoder(self, folder: Path) -> Ranker:
-        """Exact search with a model's vectors of the collection; raises as `open_searcher`."""
-        searcher = self.open_searcher(folder)
+        searcher = Searcher(model=model, corpus=corpus, tokens=tokens, passages=encoded)
         return lambda query, k: searcher.search([query], k)[0]
 
     def open_bm25(self, *, titles: bool) -> Ranker:

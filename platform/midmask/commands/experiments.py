@@ -1,6 +1,6 @@
 """Commands that train or search many times and hold the results against each other: sweeps, benchmarks, choices."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from midmask.app.flags import add_sweep_flags, add_zero_shot_flag
@@ -115,19 +115,6 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
 def _choose_middle_training_flags(parser: ArgumentParser) -> None:
     parser.set_defaults(sections=("queries.",))
     parser.add_argument("--budget", default="30m", metavar="TIME", help="by the clock: 30m (default), 8h, 1h30m")
-    parser.add_argument(
-        "--query-sources",
-        type=_weights,
-        metavar="LIST",
-        help="where queries come from, with weights: titles=1,sentences=1,keyphrases=1 (default), "
-        "model:FOLDER, file:PATH",
-    )
-    parser.add_argument(
-        "--judged-by",
-        metavar="SOURCES",
-        help="sources whose queries judge while the others train, divided by commas; default: titles where passages "
-        "have their own, else sentences; all: each source does both",
-    )
     parser.add_argument("--queries", metavar="FILE", help='queries of passages, mixed in: lines {"doc_id", "queries"}')
     parser.add_argument("--systems", metavar="NAMES", help="recipes, divided by commas; default: seven of them")
     parser.add_argument("--representations", metavar="NAMES", help="of dense, splade, hybrid; default: all")
@@ -137,20 +124,6 @@ def _choose_middle_training_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--reveal", action="store_true", help="then look at the corpus's own judgements: how right was the verdict?"
     )
-
-
-def _weights(text: str) -> dict[str, float]:
-    """Parses comma-separated SOURCE=WEIGHT or SOURCE into source -> weight."""
-    weights = {}
-    for part in filter(None, text.split(",")):
-        source, _, weight = part.rpartition("=") if "=" in part else (part, "", "1")
-        try:
-            weights[source.strip()] = float(weight)
-        except ValueError:
-            raise ArgumentTypeError(f"{part!r} is not of the form SOURCE=WEIGHT") from None
-    if not weights:
-        raise ArgumentTypeError("it is empty; write such as titles=1,sentences=1")
-    return weights
 
 
 @program(_choose_middle_training_flags)

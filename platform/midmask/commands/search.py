@@ -88,5 +88,4 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     changes = dict(flags.changes)
     check_reach(changes, ("corpus",), "a search")
     corpus = read_as(CorpusConfig(name=resolve_corpus(flags.corpus, Path.cwd()), splits="official"), changes)
-    searcher = SearchStore(corpus, runner_in(open_store(flags.storage), progress=True)).open_searcher(folder)
-    return lambda query, k: searcher.search([query], k)[0]
+    return SearchStore(corpus, runner_in(open_store(flags.storage), progress=True)).open_encoder(folder)

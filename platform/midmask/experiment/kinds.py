@@ -21,8 +21,7 @@ from midmask.queries.document_spans import SPANS, SpansConfig
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
-from midmask.queries.terms import WEIGH, WeighConfig
-from midmask.queries.word_statistics import STATISTICS, StatisticsConfig
+from midmask.queries.terms import STATISTICS, WEIGH, StatisticsConfig, WeighConfig
 from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
 from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
 from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig

@@ -31,7 +31,7 @@ from midmask.experiment.steps import InitialConfig, PretrainConfig, untuned_conf
 from midmask.experiment.training_steps import Stages, Survey, pretraining_tokens
 from midmask.mining.mine import MineConfig
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
-from midmask.queries.word_statistics import StatisticsConfig
+from midmask.queries.terms import StatisticsConfig
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search import PoolFields
 from midmask.store.artifact import load

@@ -13,7 +13,7 @@ from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.look import TEMPLATES, choice, first
-from midmask.queries.plain_sources import FUNCTION_WORDS
+from midmask.queries.source_classes import FUNCTION_WORDS
 from midmask.retrieve.bm25.words import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need

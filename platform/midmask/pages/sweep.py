@@ -78,7 +78,8 @@ def finished(sweep: SweepResult, parent: TrackedRow, store: StoreView) -> None:
 
 def over_a_parameter(sweep: SweepResult) -> None:
     """The measure over a parameter, as chosen."""
-    by_label = {one.label: one for one in figures.numeric_first(sweep)}
+    numbers_first = sorted(choices(sweep), key=lambda one: not figures.is_numeric(sweep, one))
+    by_label = {one.label: one for one in numbers_first}
     with st.sidebar:
         across = by_label[choice("Across", "across", list(by_label))]
     draw(figures.lines(sweep, across), "lines", 440)

@@ -5,17 +5,16 @@ The queries step makes a collection without labels one with train, dev and test 
 config                 the table of sources; which queries are made, how many, and which of them are kept
 collection             the collection as it was and as it will be searched; splits by document
 sources                what a source is; which sources train and which judge; the queries of all sources
-plain_sources          sources that need no model: titles, sentences, keyphrases, queries of a file
+source_classes         titles, sentences, keyphrases, queries of a file, queries that a model writes
 query_model            a language model that writes queries: its sampling, and the step that trains one
-written                the source whose queries a model writes, and what it wrote before
 selection              which queries are kept, and why others are not
-step, preview          the step; a page of what it made
+step                   the step, with a page of what it made
 
 What objectives read besides the tokens of passages; each is an artifact of its own, made shard by shard from corpus
 and tokens, found again by fingerprint:
 
 pseudo_queries         a few queries for every passage
 document_spans         documents cut into spans
-terms, word_statistics weights of terms, and the word counts that they come from
+terms                  weights of terms, and the word counts that they come from
 given                  queries from a file
 """

@@ -17,11 +17,11 @@ from midmask.queries.query_model import GenerateConfig
 from midmask.store.place import Place
 
 QUERY_SOURCES = {  # name as it is typed -> module and class, imported when the source is used
-    "titles": ("plain_sources", "TitleQueries"),
-    "sentences": ("plain_sources", "SentenceQueries"),
-    "keyphrases": ("plain_sources", "KeyphraseQueries"),
-    "file:PATH": ("plain_sources", "FileQueries"),
-    "model:FOLDER": ("written", "ModelQueries"),
+    "titles": ("source_classes", "TitleQueries"),
+    "sentences": ("source_classes", "SentenceQueries"),
+    "keyphrases": ("source_classes", "KeyphraseQueries"),
+    "file:PATH": ("source_classes", "FileQueries"),
+    "model:FOLDER": ("source_classes", "ModelQueries"),
 }
 
 

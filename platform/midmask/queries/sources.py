@@ -5,16 +5,16 @@ show (docs/results/choose.md). So the sources that judge are not those that trai
 passages have their own, for they are most like what people type; else sentences do.
 
 A source reads the first passages by a hash of their ids, of the documents of the splits that its queries are for. What
-a model has written is kept (`written`), so that a step that was killed asks for it once.
+a model has written is kept, so that a step that was killed asks for it once.
 """
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from midmask.core.config import library_versions
 from midmask.core.randomness import hash64
@@ -77,15 +77,12 @@ def draw(seed: int, *names: str | int) -> int:
     return int(hash64(["\0".join(map(str, names))], f"queries {seed}")[0])
 
 
+@cache
 def class_of(source: str) -> type[Source]:
     """The class of a source, by its name in `QueriesConfig.sources`."""
-    return _classes()[kind_and_place(source)[0]]
-
-
-@cache
-def _classes() -> dict[str, type[Source]]:
-    homes = {name.partition(":")[0]: home for name, home in QUERY_SOURCES.items()}
-    return {kind: getattr(import_module(f"{__package__}.{module}"), name) for kind, (module, name) in homes.items()}
+    homes = {kind_and_place(name)[0]: home for name, home in QUERY_SOURCES.items()}
+    module, name = homes[kind_and_place(source)[0]]
+    return cast("type[Source]", getattr(import_module(f"{__package__}.{module}"), name))
 
 
 def open_source(source: str, opening: Opening) -> Source:
@@ -213,12 +210,17 @@ def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Plac
         count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
         opened = open_source(source, replace(opening, cache=out / WRITTEN / f"{number:02d}"))
-        purpose = roles.splits(source)
-        for block in read_drawn(known.corpus, _drawn(source, config, known, purpose, splits, limit)):
+        purpose, kind = roles.splits(source), kind_and_place(source)[0]
+        drawn: set[str] | None = None  # all
+        if not opened.READS_ALL:
+            # Passages in no split are read too: their queries are made to be counted with the reason.
+            doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
+            drawn = draw_passages(doc_ids, config.seed, kind, limit)
+        for block in read_drawn(known.corpus, drawn):
             by_id = {passage.doc_id: passage for passage in block}
             seen: Counter[MadeQuery] = Counter()
             for made in opened.queries(block):
-                kind, split = kind_and_place(source)[0], splits.get(made.doc_id, "")
+                split = splits.get(made.doc_id, "")
                 name = (kind, seen[made], made.doc_id, str(made.hidden), made.text)
                 seen[made] += 1
                 # The first of exponential waiting times: a source of twice the weight comes first twice as often.
@@ -227,21 +229,3 @@ def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Plac
                 reason = OTHER_PURPOSE if split and split not in purpose else ""
                 candidates[query_id] = Candidate(made, by_id[made.doc_id], source, query_id, split, draw_key, reason)
     return sorted(candidates.values(), key=lambda candidate: candidate.query_id)
-
-
-def _drawn(
-    source: str,
-    config: QueriesConfig,
-    known: CollectionFacts,
-    purpose: Sequence[str],
-    splits: Mapping[str, str],
-    limit: int,
-) -> Collection[str] | None:
-    """Draws the passages that a source reads; None: all passages.
-
-    They are in the splits of `purpose` or in no split: queries of the latter are made to be counted with the reason.
-    """
-    if class_of(source).READS_ALL:
-        return None
-    doc_ids = [doc_id for doc_id in known.doc_ids if splits.get(doc_id) in (None, *purpose)]
-    return draw_passages(doc_ids, config.seed, kind_and_place(source)[0], limit)

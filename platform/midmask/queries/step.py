@@ -16,12 +16,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from jinja2 import Environment, PackageLoader
 
+from midmask.core.randomness import fixed_sample
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError
-from midmask.queries.collection import CollectionFacts, query_row, read_as_searched, split_passages
+from midmask.queries.collection import (
+    CollectionFacts,
+    MadeQuery,
+    parts_of,
+    query_row,
+    read_as_searched,
+    split_passages,
+)
 from midmask.queries.config import SPLITS, QueriesConfig
-from midmask.queries.preview import PAGE, queries_page
 from midmask.queries.selection import (
     draw_shares,
     drop_unfound,
@@ -36,6 +44,12 @@ from midmask.store.place import Place
 from midmask.store.tables import write_table
 
 log = logging.getLogger(__name__)
+
+PAGE = "queries.html"
+SHOWN = 50
+"""Queries on the page."""
+
+TEMPLATES = Environment(loader=PackageLoader("midmask.queries"), autoescape=True, keep_trailing_newline=True)
 
 FEWEST = 30
 """Queries below which nothing is made: dev and test would have a handful each."""
@@ -140,8 +154,8 @@ def _too_few(config: QueriesConfig, candidates: Sequence[Candidate], kept: int, 
     why = "".join(f"; {count} were dropped because {reason}" for reason, count in reasons)
     return (
         f"queries.sources = {', '.join(config.sources)}: {kept} queries of {passages:,} passages are kept, and "
-        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (--query-sources, in Python "
-        "sources=; such as keyphrases, sentences), or give more documents"
+        f"{FEWEST} are the least that can be divided into splits{why}; name more sources (queries.sources, such as "
+        '{"titles": 1, "sentences": 1, "keyphrases": 1}), or give more documents'
     )
 
 
@@ -156,7 +170,7 @@ def _write(out: Place, name: str, candidates: Sequence[Candidate], known: Collec
     write_beir(out / "collection" / name, read_as_searched(known.corpus, hiding), rows, pairs)
     table = pa.Table.from_pylist([_row(query, known) for query in candidates], CANDIDATES)
     write_table(table, out / "queries.parquet")
-    (out / PAGE).write(queries_page(name, kept, hiding).encode())
+    (out / PAGE).write(_page(name, kept, hiding).encode())
 
 
 def _row(query: Candidate, known: CollectionFacts) -> dict[str, Any]:
@@ -177,3 +191,20 @@ def _row(query: Candidate, known: CollectionFacts) -> dict[str, Any]:
         "hidden_end": end,
         "hides_title": query.made.hides_title,
     }
+
+
+def _page(name: str, kept: Sequence[Candidate], hiding: Mapping[str, Sequence[MadeQuery]]) -> str:
+    """HTML page of a sample of the kept queries, with their passages as they were; what queries hide is struck out. It
+    has no scripts and reaches for nothing outside of it, and every text in it is escaped.
+    """
+    sample = set(fixed_sample([query.query_id for query in kept], SHOWN))
+    examples = [
+        {
+            "query": query,
+            "parts": parts_of(query.passage, hiding[query.made.doc_id]),
+            "hides_title": any(other.hides_title for other in hiding[query.made.doc_id]),
+        }
+        for query in kept
+        if query.query_id in sample
+    ]
+    return TEMPLATES.get_template("queries.html.jinja").render(name=name, examples=examples)

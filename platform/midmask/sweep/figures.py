@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 
-from midmask.sweep.sweep_file import SweepParameter, SweepResult, band, choices, value_text
+from midmask.sweep.sweep_file import SweepParameter, SweepResult, choices, value_text
 
 PALETTE = ("#0d9488", "#ea580c", "#6366f1", "#db2777", "#ca8a04", "#0284c7", "#65a30d", "#8b5cf6")
 """Colours of runs, in the order in which they were chosen; each can be seen on a light and on a dark ground."""
@@ -80,7 +80,7 @@ def pareto(sweep: SweepResult, across: str) -> go.Figure:
         text = f"{point.label} · {title} {point.values[across]:,.4g}"
         quality = point.values[sweep.measure]
         points.append(FrontPoint(point.values[across], quality, point.mark or "", text, point.front))
-    return _with_band(front_figure(points, title, measure_title(sweep)), sweep)
+    return _with_band(front_figure(points, title, sweep.measure), sweep)
 
 
 def table(sweep: SweepResult) -> pd.DataFrame:
@@ -130,18 +130,11 @@ def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
 
 def _with_band(figure: go.Figure, sweep: SweepResult) -> go.Figure:
     """The measure as the title of the axis, and the noise below the best, with what it means written into it."""
-    figure.update_yaxes(title=measure_title(sweep))
-    if noise := band(sweep):
+    figure.update_yaxes(title=f"{sweep.measure} on {sweep.corpus} dev")
+    if sweep.noise_floor is not None:
+        best = next(point.values[sweep.measure] for point in sweep.complete if point.label == sweep.best)
         words = {"text": "not distinguishable from the best", "font": {"size": 11}}
         shape = {"fillcolor": BAND, "line_width": 0, "layer": "below"}
-        figure.add_hrect(y0=noise[0], y1=noise[1], annotation=words, annotation_position="bottom right", **shape)
+        low = best - sweep.noise_floor.value
+        figure.add_hrect(y0=low, y1=best, annotation=words, annotation_position="bottom right", **shape)
     return figure
-
-
-def measure_title(sweep: SweepResult) -> str:
-    return f"{sweep.measure} on {sweep.corpus} dev"
-
-
-def numeric_first(sweep: SweepResult) -> list[SweepParameter]:
-    """The parameters that were varied, those of numbers first."""
-    return sorted(choices(sweep), key=lambda one: not is_numeric(sweep, one))

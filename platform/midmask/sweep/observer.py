@@ -12,7 +12,7 @@ from midmask.app.tracked_job import TrackedJob
 from midmask.core.config import fingerprint, flatten
 from midmask.core.words import clock
 from midmask.experiment.changes import apply_changes
-from midmask.experiment.events import Begun, Ended, Logged, StepEvent
+from midmask.experiment.events import Begun, Ended, Logged
 from midmask.experiment.graph import Step
 from midmask.store.artifact import load
 from midmask.sweep.plan import Measured, final_evaluation
@@ -54,12 +54,13 @@ class TrialsObserver:
         self._best: float | None = None
 
     def __call__(self, report: TrialEvent) -> None:
-        if isinstance(report.event, TrialStarted):
-            self._start(report.trial, report.event.point)
-        elif trial := self._trials.get(report.trial):  # else the report that it has started was lost
-            self._observe(trial, report.event)
-
-    def _observe(self, trial: _TrackedTrial, event: StepEvent | RungMeasured | EndedEarly) -> None:
+        event, trial = report.event, self._trials.get(report.trial)
+        if isinstance(event, TrialStarted):
+            if trial is None or not trial.run.is_open:
+                log.info("trial %s: begins", self._open(report.trial, event.point).name)
+            return
+        if trial is None:  # the report that it has started was lost
+            return
         match event:
             case Begun(step):
                 self._job.progress.begin(step)
@@ -71,10 +72,6 @@ class TrialsObserver:
                 self._measure(trial, event)
             case EndedEarly(how):
                 trial.run.finish(how)
-
-    def _start(self, source: str, point: ParameterPoint) -> None:
-        if not (source in self._trials and self._trials[source].run.is_open):
-            log.info("trial %s: begins", self._open(source, point).name)
 
     def _open(self, source: str, point: ParameterPoint) -> _TrackedTrial:
         """Opens the trial's run; one whose process died and that is started again goes on in the run that it has."""

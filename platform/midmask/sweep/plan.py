@@ -73,20 +73,20 @@ def trial_rungs(recipe: Recipe, space: Space, survey: Survey) -> list[Rung]:
 
 def final_evaluation(recipe: Recipe, survey: Survey) -> Step:
     """A trial's last measurement: the whole protocol on dev."""
-    return plan(recipe, survey).evaluation(dev_evaluation(recipe))
+    return plan(recipe, survey).evaluation(_on_split(recipe, "dev"))
 
 
 def rung_evaluation(recipe: Recipe, share: float, space: Space, survey: Survey) -> Step:
     """A rung's measurement: a fixed, short first stage, then at most `max_queries` dev queries."""
     first = recipe.stages[0]
     stage = first.model_copy(update={"train": first.train.model_copy(update={"steps": space.rungs.steps})})
-    config = dev_evaluation(recipe).model_copy(update={"max_queries": space.rungs.max_queries})
+    config = _on_split(recipe, "dev").model_copy(update={"max_queries": space.rungs.max_queries})
     return plan(recipe.model_copy(update={"stages": (stage,)}), survey, share=share).evaluation(config)
 
 
-def dev_evaluation(recipe: Recipe) -> EvaluateConfig:
-    """The evaluation of a recipe on dev, the only split that selection uses."""
-    return recipe.evaluation.model_copy(update={"split": "dev"})
+def _on_split(recipe: Recipe, split: str) -> EvaluateConfig:
+    """The evaluation of a recipe on a split; selection uses dev alone."""
+    return recipe.evaluation.model_copy(update={"split": split})
 
 
 SPLITS = ("dev", "test")
@@ -109,7 +109,7 @@ def entrants_of(label: str, recipe: Recipe, seeds: Sequence[int], survey: Survey
 
 
 def _on_splits(evaluate: Callable[[EvaluateConfig], Step], recipe: Recipe) -> dict[str, Step]:
-    return {split: evaluate(recipe.evaluation.model_copy(update={"split": split})) for split in SPLITS}
+    return {split: evaluate(_on_split(recipe, split)) for split in SPLITS}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from midmask.experiment.plan import Plan, plan
 from midmask.store.artifact import Artifact, load, produce
 from midmask.store.digests import RECORD
 from midmask.store.place import Place
-from midmask.sweep.conclusion import Trials, conclude, systems_of
+from midmask.sweep.conclusion import Trials, conclude, full_report, summary, systems_of
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import (
     SPLITS,
@@ -33,7 +33,6 @@ from midmask.sweep.plan import (
     expected_trials,
     final_evaluation,
 )
-from midmask.sweep.report import full_report, summary
 from midmask.sweep.space import Space, briefly, budget, mark_of
 from midmask.sweep.study import open_study, outcomes, remaining
 from midmask.sweep.sweep_file import SWEEP_FILE

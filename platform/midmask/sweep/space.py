@@ -7,7 +7,7 @@ impossible point cannot be written down; two points that differ in nothing that 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -17,14 +17,10 @@ from midmask.core.randomness import python_stream
 from midmask.errors import UserError, quoted, reason, unknown
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.schema import Recipe
-from midmask.sweep.sweep_file import SweepValue, value_text
-
-ParameterValue = SweepValue
+from midmask.sweep.sweep_file import ParameterValue, value_text
 
 CostName = Literal["bytes_per_passage", "search_ms_per_query", "train_seconds"]
 """Fields of `experiment.costs.Costs` that may be optimised beside a measure."""
-
-COSTS: tuple[CostName, ...] = get_args(CostName)
 
 
 class Distribution(Config):
@@ -139,17 +135,12 @@ class Space(Config):
         return (*self.rungs.shares, 1.0) if self.cost is None else (1.0,)
 
     @model_validator(mode="after")
-    def _search_fits_parameters(self) -> "Space":
+    def _parameters_fit(self) -> "Space":
+        """A grid has values. A condition is on a parameter above, and can hold. A mark is on parameters."""
+        above: dict[str, Distribution] = {}
         for path, distribution in self.parameters.items():
             if self.search == "grid" and not distribution.values:
                 raise ValueError(f"parameters.{path}: --search grid needs values; there is only a range")
-        return self
-
-    @model_validator(mode="after")
-    def _conditions_look_up(self) -> "Space":
-        """A condition is on a parameter above, and can hold."""
-        above: dict[str, Distribution] = {}
-        for path, distribution in self.parameters.items():
             for other, wanted in distribution.when.items():
                 if other not in above:
                     hint = "A condition looks at parameters that stand above it."
@@ -159,10 +150,6 @@ class Space(Config):
                     where = f"parameters.{path}.when"
                     raise ValueError(f"{where}: {other} is never {impossible[0]!r}; its values are {values}")
             above[path] = distribution
-        return self
-
-    @model_validator(mode="after")
-    def _marks_are_on_parameters(self) -> "Space":
         for name, point in self.marks.items():
             for path in point:
                 if path not in self.parameters:

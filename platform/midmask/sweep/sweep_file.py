@@ -17,7 +17,7 @@ from midmask.tracking.reading import artifact_file
 
 SWEEP_FILE = "sweep.json"
 
-SweepValue = bool | int | float | str | None
+ParameterValue = bool | int | float | str | None
 
 
 def _null_if_infinite(value: object) -> object:
@@ -60,7 +60,7 @@ class SweepPoint(SweepPart):
 
     label: str = Field(description='unique: "decoding=basic decoder_layers=2"')
     mark: str | None = Field(description='a name that the space gives to the point ("CLS:768")')
-    parameters: dict[str, SweepValue] = Field(description="path -> value, without those that do not exist there")
+    parameters: dict[str, ParameterValue] = Field(description="path -> value, without those that do not exist there")
     run: str = Field(description="`midmask.fingerprint` of the trial's tracked run, below the sweep's")
     complete: bool = Field(description="whether it ran to the end; else it was pruned at a rung")
     probes: tuple[float, ...] = Field(description="the measure at each rung that it reached before the last")
@@ -169,15 +169,7 @@ def choices(sweep: SweepResult) -> list[SweepParameter]:
     return [one for one in sweep.parameters if len(kinds[one.path]) > 1 and not one.constant]
 
 
-def band(sweep: SweepResult) -> tuple[float, float] | None:
-    """The values that lie within the noise floor of the best, ascending; None where the noise floor is not known."""
-    if sweep.noise_floor is None:
-        return None
-    best = next(point.values[sweep.measure] for point in sweep.complete if point.label == sweep.best)
-    return best - sweep.noise_floor.value, best
-
-
-def value_text(value: SweepValue) -> str:
+def value_text(value: ParameterValue) -> str:
     """A parameter's value for people: `0.3`, `none`, `basic`."""
     if value is None:
         return "none"

@@ -106,7 +106,7 @@ def test_judgements_are_compared_with_the_verdict(tmp_path):
     results = {one.system: one.result for one in choice.measured}
     for record in found.records:
         own = results[record.system]
-        base = choice.counterparts.of(record.system)[own.split]
+        base = choice.gains.reference_of(record.system)[own.split]
         assert record.made == pytest.approx(own.measures[MEASURE] - base.measures[MEASURE], abs=1e-9)
     found.write(tmp_path / "verdict")
     written = json.loads((tmp_path / "verdict" / "revealed.json").read_text())

@@ -24,7 +24,7 @@ from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measured, 
 from midmask.queries.collection import Passage
 from midmask.queries.config import QueriesConfig
 from midmask.queries.query_model import GenerateConfig
-from midmask.queries.written import ModelQueries
+from midmask.queries.source_classes import ModelQueries
 from midmask.recipes import RECIPES
 from midmask.store.place import Place
 from midmask.tracking.names import LOG, RECIPE_FILE

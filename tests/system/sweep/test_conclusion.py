@@ -21,10 +21,9 @@ from midmask.experiment.events import Begun
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.store.place import Place
-from midmask.sweep.conclusion import Trials, conclude, systems_of
+from midmask.sweep.conclusion import Trials, conclude, full_report, systems_of
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Sweep, expected_trials, sweep_for
-from midmask.sweep.report import full_report
 from midmask.sweep.run import entrants
 from midmask.sweep.space import Space
 from midmask.sweep.study import open_study, outcomes, remaining, suggest

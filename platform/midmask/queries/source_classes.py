@@ -1,4 +1,4 @@
-"""Sources of queries that need no model: titles, sentences, keyphrases, and the lines of a file.
+"""The sources of queries: titles, sentences, keyphrases, the lines of a file, and a language model.
 
 Numbers that sources draw with are functions of seed, passage and purpose, so never of batches or of order.
 
@@ -6,6 +6,7 @@ Numbers that sources draw with are functions of seed, passage and purpose, so ne
     sentences   the inverse cloze task (Lee et al. 2019): one sentence asks for the rest of its passage
     keyphrases  what a passage is about, in 2 to 5 of its words, as people type into a search box
     file        queries that people or any language model wrote for passages
+    model       a language model in a Hugging Face folder writes them (`query_model`)
 
 Phrases are runs of words without a stop word or punctuation between them (RAKE, Rose et al. 2010). A phrase's score is
 the sum of its stems' BM25 weights: idf * tf / (tf + 0.9). They are drawn with probabilities as their scores, and words
@@ -16,14 +17,18 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from midmask.core.config import model_content
 from midmask.corpora.documents.passages import sentences, splitter
 from midmask.errors import UserError
 from midmask.queries.collection import MadeQuery, Passage
 from midmask.queries.config import file_content
 from midmask.queries.given import read_file
+from midmask.queries.query_model import QueryGenerator
 from midmask.queries.sources import Opening, Source
 from midmask.retrieve.bm25.words import WORD
 from midmask.store.place import Place
@@ -233,3 +238,51 @@ class FileQueries(Source):
 
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         yield from (MadeQuery(passage.doc_id, text) for text in self._of.get(passage.doc_id, ()))
+
+
+class ModelQueries(Source):
+    """At most `per_passage` different queries for each passage, written by a sequence-to-sequence model. It is loaded
+    with the first passage that it has written nothing for.
+
+    What it has written is kept, so that a step that is started again makes only what it lacks: files {doc_id: queries},
+    each written whole and never changed, since the files of a killed attempt may be links to it.
+
+    Raises:
+        UserError: if the folder has no such model, with the first passage.
+    """
+
+    JUDGES = 2
+
+    def __init__(self, place: str, opening: Opening) -> None:
+        super().__init__(place, opening)
+        self._folder, self._kept = Path(place).expanduser(), opening.cache
+        self._written: dict[str, list[str]] = {}  # doc_id -> queries
+        for file in [self._kept / name for name in self._kept.names() if name.endswith(".json")] if self._kept else ():
+            self._written |= file.read_json()
+
+    @classmethod
+    def content(cls, place: str, named: str) -> Any:
+        return dict(model_content(Path(place), "queries.sources"))
+
+    @cached_property
+    def _generator(self) -> QueryGenerator:
+        return QueryGenerator(self._folder, self.config.generate, field="queries.sources")
+
+    def queries(self, passages: Sequence[Passage]) -> Iterator[MadeQuery]:
+        # Some batches of the model at a time, so that few of its rows are left empty.
+        size = max(1, 4 * self.config.generate.batch_size // self.config.per_passage)
+        for first in range(0, len(passages), size):
+            some = passages[first : first + size]
+            if lacking := [passage for passage in some if passage.doc_id not in self._written]:
+                self._write(lacking)
+            for passage in some:
+                yield from (MadeQuery(passage.doc_id, query) for query in self._written[passage.doc_id])
+
+    def _write(self, passages: Sequence[Passage]) -> None:
+        doc_ids = [passage.doc_id for passage in passages]
+        texts = [f"{passage.title} {passage.text}".strip() for passage in passages]
+        made = self._generator.queries(doc_ids, texts, self.config.per_passage)
+        written = {doc_id: list(dict.fromkeys(queries)) for doc_id, queries in zip(doc_ids, made, strict=True)}
+        self._written |= written
+        if self._kept is not None:
+            (self._kept / f"{len(self._written):08d}.json").write_json(written)
