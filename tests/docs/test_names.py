@@ -204,7 +204,7 @@ def test_what_is_named_exists(places: str, find: Find, is_right: Callable[[str, 
 HERE = ROOT / "platform" / "midmask" / "corpora" / "irds.py"
 THERE = (
     *("midmask.training.loop", "training.loop", "Recipe.check", "pretrain.steps", "irds.records", "ray.nodes"),
-    *("midmask.fingerprint", "IrDatasetsReader", "ValueError", "test.head", "scores.per_query", "tests.mutants"),
+    *("midmask.fingerprint", "IrPiece", "ValueError", "test.head", "scores.per_query", "tests.mutants"),
 )
 NOT_THERE = (
     *("midmask.cluster", "cluster.pool", "training.no_such", "Recipe.no_such", "pretrain.no_such", "errors.NoSuch"),

@@ -29,7 +29,7 @@ FORMAT = '''"""Lines of text: a toy."""
 
 from midmask.store.place import Place
 from midmask.corpora.corpus import CorpusPieces, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 
 
 def parse_line(line: str) -> tuple[str, str, str]:
@@ -42,7 +42,7 @@ def open_lines(folder: Place) -> CorpusPieces:
     return CorpusPieces(text_pieces("docs", folder, ["lines.txt"], parse_line))
 
 
-READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
+READER = folder_reader("lines.txt: an id, a blank, a text", open_lines)
 '''
 READ = """
 from pathlib import Path

@@ -29,18 +29,17 @@ BLOCK_BYTES = 4 << 20
 RAW_CHARACTERS, REASON_CHARACTERS = 1_000, 200
 
 ORIGIN = [("file", pa.string()), ("line", pa.int64()), *((name, pa.string()) for name in ("fault", "raw", "reason"))]
+VALUES = {
+    "docs": ("doc_id", "title", "text"),
+    "queries": ("query_id", "text", "answers"),
+    "qrels": ("query_id", "doc_id", "grade"),
+}
+"""Kind of rows -> names of a row's own values; formats without answer strings have no `answers`."""
+
+_TYPES = {"answers": pa.list_(pa.string()), "grade": pa.int32()}
 BLOCKS = {
-    "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text"))]),
-    "queries": pa.schema(
-        [
-            *ORIGIN,
-            *((name, pa.string()) for name in ("split", "query_id", "text")),
-            ("answers", pa.list_(pa.string())),
-        ]
-    ),
-    "qrels": pa.schema(
-        [*ORIGIN, *((name, pa.string()) for name in ("split", "query_id", "doc_id")), ("grade", pa.int32())]
-    ),
+    rows: pa.schema([*ORIGIN, ("split", pa.string()), *((name, _TYPES.get(name, pa.string())) for name in names)])
+    for rows, names in VALUES.items()
 }
 """Kind of rows -> the columns of its blocks. `split`: of the file, "" if it does not name one."""
 
@@ -94,8 +93,8 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Record]:
 class RecordPiece:
     """A piece whose records are rows of one kind ("docs", "queries", "qrels").
 
-    parse: a record -> the row's own values (`BLOCKS`, without the split). Raises Fault, or ValueError for a malformed
-    record. max_characters: of the longest passage, set by the reader.
+    parse: a record -> the row's own values (`VALUES`). Raises Fault, or ValueError for a malformed record.
+    max_characters: of the longest passage, set by the reader.
     """
 
     rows: str
@@ -124,29 +123,23 @@ class RecordPiece:
             UserError: if the file cannot be read here.
         """
         schema = BLOCKS[self.rows]
-        nothing = (None,) * (len(schema) - len(ORIGIN))
-        block: list[tuple[Any, ...]] = []
+        block: list[dict[str, Any]] = []
         size = 0
         for line, record in self.records():
+            row: dict[str, Any] = {"file": self.file, "line": line}
             try:
                 values = check_values(self.rows, self.values(record), self.max_characters)
-                own = values if self.rows == "docs" else (self.split, *values)
-                block.append((self.file, line, None, None, None, *own))
-                size += sum(len(value) for value in own if isinstance(value, str))
+                row |= {"split": self.split, **dict(zip(VALUES[self.rows], values, strict=False))}
+                size += sum(len(value) for value in values if isinstance(value, str))
             except (ValueError, RecursionError) as error:
                 fault = error if isinstance(error, Fault) else Fault(MALFORMED, " ".join(str(error).split()))
                 raw, reason = self.quote(record)[:RAW_CHARACTERS], fault.reason[:REASON_CHARACTERS]
-                block.append((self.file, line, fault.kind, raw, reason or None, *nothing))
+                row |= {"fault": fault.kind, "raw": raw, "reason": reason or None}
+            block.append(row)
             if len(block) >= BLOCK_ROWS or size >= BLOCK_BYTES:
-                yield _as_table(block, schema)
+                yield pa.Table.from_pylist(block, schema)
                 block, size = [], 0
-        yield _as_table(block, schema)
-
-
-def _as_table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        yield pa.Table.from_pylist(block, schema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +196,8 @@ def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tup
     _check_ids(values[: 2 if rows == "qrels" else 1])
     if rows == "docs":
         return _check_passage(values, max_characters)
-    if rows == "queries":
-        if not values[1].strip():
-            raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
-        return values if len(values) == 3 else (*values, None)  # of a format without answer strings
+    if rows == "queries" and not values[1].strip():
+        raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
     return values
 
 

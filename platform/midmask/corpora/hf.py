@@ -23,7 +23,7 @@ from midmask.corpora.beir import passage_values, query_values
 from midmask.corpora.chunks import RecordPiece
 from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
 from midmask.corpora.opening import UnusableFile, measure_file
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -122,34 +122,28 @@ def _pieces(
         if not files and rows != "docs":
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for name in files:
-            size, found = _find_columns(dataset / name, COLUMNS[rows], optional)
+            columns = _find_columns(dataset / name, COLUMNS[rows], optional)
             file = f"{path}/{name}" if path else name
-            pieces.append(make(file=file, size=size, split=split if rows == "qrels" else "", columns=found))
+            own_split = split if rows == "qrels" else ""
+            pieces.append(make(file=file, size=measure_file(dataset / name), split=own_split, columns=columns))
     return pieces
 
 
-def _find_columns(
-    file: Place, groups: Sequence[tuple[str, ...]], optional: tuple[str, ...]
-) -> tuple[int, tuple[str, ...]]:
-    """The bytes of the columns to read, by their share of the first batch; and those of them that are there.
+def _find_columns(file: Place, groups: Sequence[tuple[str, ...]], optional: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the columns to read that are there.
 
     Raises:
         UserError: naming a column that is missing, and those that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
-        schema, batches = arrow_batches(stream)
-        first = next(batches, None)
-    found = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
+        schema, _ = arrow_batches(stream)
+    present = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
     for names in groups:
-        if names[0] not in optional and not set(names) & set(found):
+        if names[0] not in optional and not set(names) & set(present):
             raise UserError(
                 f"{file} has no column {names[0]} among its columns {columns_told(schema)}; wanted is {LAYOUT}"
             )
-    size = measure_file(file)
-    if first is not None:
-        read = sum(first[name].get_total_buffer_size() for name in found)
-        size = round(size * read / max(1, first.get_total_buffer_size()))
-    return size, found
+    return present
 
 
 def _files(state: Place) -> list[str]:
@@ -162,4 +156,4 @@ def _files(state: Place) -> list[str]:
         raise UserError(f"{state}: no list '_data_files' in it; save the dataset again") from None
 
 
-READER = FolderReader(LAYOUT, open_hf)
+READER = folder_reader(LAYOUT, open_hf)

@@ -26,6 +26,7 @@ from midmask.core.process import ALLOW_DOWNLOAD, is_on
 from midmask.corpora.chunks import RecordPiece, read_text, read_title, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
+from midmask.corpora.reader import Reader
 from midmask.errors import UserError, how_to_install, unknown
 
 BLOCK_ROWS = 2_048
@@ -146,44 +147,35 @@ class IrPiece(RecordPiece):
         return digest.hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class IrDatasetsReader:
-    """Reads an id of ir_datasets; its records are what decides the rows."""
+def open_id(config: CorpusConfig) -> CorpusPieces:
+    """The corpus of an id; without judgements in it or its children, it is text only.
 
-    layout: str = (
-        "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "
-        "machine is fetched with --allow-download alone"
+    Raises:
+        UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
+            judged; and if files are not on this machine, with how to fetch them.
+    """
+    dataset_id = config.place
+    found = dataset(dataset_id)
+    if not found.has_docs():
+        below = ", ".join(children(dataset_id)) or "the other ids"
+        raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
+    splits = split_ids(dataset_id)
+    if not splits and found.has_queries():
+        raise UserError(f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection")
+    docs, queries, qrels = (
+        [_piece(rows, child, split) for split, child in ids.items()]
+        for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
     )
+    for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
+        next(piece.records(), None)
+    return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
 
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The corpus of an id; without judgements in it or its children, it is text only.
 
-        Raises:
-            UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
-                judged; and if files are not on this machine, with how to fetch them.
-        """
-        dataset_id = config.place
-        found = dataset(dataset_id)
-        if not found.has_docs():
-            below = ", ".join(children(dataset_id)) or "the other ids"
-            raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
-        splits = split_ids(dataset_id)
-        if not splits and found.has_queries():
-            raise UserError(
-                f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
-            )
-        docs, queries, qrels = (
-            [_piece(rows, child, split) for split, child in ids.items()]
-            for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
-        )
-        for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
-            next(piece.records(), None)
-        return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        corpus = self.open(config)
-        pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
-        return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
+def records_identity(config: CorpusConfig) -> dict[str, Any]:
+    """Fingerprints of all records, which are read for it."""
+    corpus = open_id(config)
+    pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
+    return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
 
 
 def _piece(rows: str, dataset_id: str, split: str) -> IrPiece:
@@ -251,4 +243,9 @@ def _text_of(record: Any, *fields: str) -> str:
     return read_text(row, *fields)
 
 
-READER = IrDatasetsReader()
+READER = Reader(
+    "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "
+    "machine is fetched with --allow-download alone",
+    open_id,
+    records_identity,
+)

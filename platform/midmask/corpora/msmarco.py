@@ -11,7 +11,7 @@
 
 from midmask.corpora.chunks import check_columns
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -82,4 +82,4 @@ def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str
     return (present[0], present[1]) if present[0] else None
 
 
-READER = FolderReader(LAYOUT, open_msmarco)
+READER = folder_reader(LAYOUT, open_msmarco)

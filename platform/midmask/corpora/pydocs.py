@@ -31,6 +31,7 @@ from midmask.corpora.chunks import ORIGIN, RAW_CHARACTERS
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
+from midmask.corpora.reader import Reader
 from midmask.corpora.writer import DOCS, QRELS, QUERIES
 from midmask.errors import UserError
 
@@ -241,31 +242,30 @@ def _source_sizes(folder: Path) -> Iterator[tuple[str, int]]:
                 yield f"{inside}/{file}", os.path.getsize(os.path.join(root, file))
 
 
-@dataclass(frozen=True)
-class PydocsReader:
-    """Reads the installed packages; their versions, and this Python, are what decides the rows."""
-
-    layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
-
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """A piece for each module, packages in the order given, modules by path."""
-        return CorpusPieces(
-            [
-                SourcePiece(package, package_version(package), file, size, config.max_characters)
-                for package in config.packages
-                for file, size in _source_sizes(package_folder(package))
-            ]
-        )
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        """The packages in order, and this Python, whose grammar must parse them."""
-        return {
-            "python": ".".join(platform.python_version_tuple()[:2]),
-            "packages": [f"{name}=={package_version(name)}" for name in config.packages if package_folder(name)],
-        }
+def open_packages(config: CorpusConfig) -> CorpusPieces:
+    """A piece for each module of the installed packages, packages in the order given, modules by path."""
+    return CorpusPieces(
+        [
+            SourcePiece(package, package_version(package), file, size, config.max_characters)
+            for package in config.packages
+            for file, size in _source_sizes(package_folder(package))
+        ]
+    )
 
 
-READER = PydocsReader()
+def packages_identity(config: CorpusConfig) -> dict[str, Any]:
+    """The packages in order and their versions, and this Python, whose grammar must parse them."""
+    return {
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "packages": [f"{name}=={package_version(name)}" for name in config.packages if package_folder(name)],
+    }
+
+
+READER = Reader(
+    "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries",
+    open_packages,
+    packages_identity,
+)
 
 
 GENERIC = 10

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from midmask.corpora.chunks import Record, lines
 from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -130,4 +130,4 @@ def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
     return one_file_each(claims)
 
 
-READER = FolderReader(LAYOUT, open_tripclick)
+READER = folder_reader(LAYOUT, open_tripclick)
