@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask import Corpus
-from midmask.corpora import CorpusConfig, chunks, corpus_identity, judged_splits, nq, open_corpus, prepare
-from midmask.corpora.config import FORMATS, name_forms
+from midmask.corpora import chunks, nq
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import FORMATS, CorpusConfig, name_forms
 from midmask.corpora.nq import parse_answers
 from midmask.corpora.opening import BrokenFile
-from midmask.corpora.reader import recognise
+from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus, recognise
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, refuse_impossible, shape_named

@@ -48,7 +48,8 @@ READ = """
 from pathlib import Path
 import pyarrow.parquet as pq
 from midmask.store.place import Place
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 folder = Path("collection"); folder.mkdir(); (folder / "lines.txt").write_text("a red apples\\nb blue skies\\n")
 prepare(CorpusConfig(name=f"lines:{folder.absolute()}"), {}, Place(str(Path("out").absolute())))
 rows = [row for path in Path("out").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]

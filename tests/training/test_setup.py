@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, scores

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from midmask.core.config import flatten
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step

@@ -216,16 +216,23 @@ def _name_of_child(part: str) -> str:
     return WORDS.get(part, part.replace(".", "-"))
 
 
+def _row(record: Any) -> dict[str, Any]:
+    """A record's fields; of one without a text of its own, its default text alone."""
+    row: dict[str, Any] = record._asdict()
+    if not row.keys() & {"text", "body"} and hasattr(record, "default_text"):
+        return {"text": record.default_text()}
+    return row
+
+
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
-    row = record._asdict()
-    has_text = "text" in row or "body" in row
-    return str(record.doc_id), read_title(row) if has_text else "", _text_of(record, "text", "body")
+    row = _row(record)
+    return str(record.doc_id), read_title(row), read_text(row, "text", "body")
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    return str(record.query_id), _text_of(record, "text")
+    return str(record.query_id), read_text(_row(record), "text")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -234,14 +241,6 @@ def _judgement(record: Any) -> tuple[str, str, int]:
 
 
 _VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
-
-
-def _text_of(record: Any, *fields: str) -> str:
-    row = record._asdict()
-    if not row.keys() & set(fields) and hasattr(record, "default_text"):
-        return read_text({"text": record.default_text()}, "text")
-    return read_text(row, *fields)
-
 
 READER = Reader(
     "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "

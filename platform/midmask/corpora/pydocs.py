@@ -19,7 +19,7 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,20 +55,8 @@ HEADINGS = frozenset(
 )
 
 
-class Docstring(NamedTuple):
-    """A docstring with the dotted name of what it documents and the line it begins on."""
-
-    name: str
-    line: int
-    text: str
-
-
-class Pair(NamedTuple):
-    """Both are lines of words with single spaces. rule: why it is left out, or None."""
-
-    summary: str
-    body: str
-    rule: str | None
+Docstring = tuple[str, int, str]
+"""The dotted name of what it documents, the line it begins on, and the text."""
 
 
 def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
@@ -81,7 +69,7 @@ def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
     if text := ast.get_docstring(tree):
-        yield Docstring(module, 1, text)
+        yield module, 1, text
     yield from _walk_definitions(tree, module)
 
 
@@ -90,7 +78,7 @@ def _walk_definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}.{child.name}"
             if text := ast.get_docstring(child):
-                yield Docstring(name, child.body[0].lineno, text)
+                yield name, child.body[0].lineno, text
             yield from _walk_definitions(child, name)
         elif isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
             yield from _read_attached(child.value, prefix)
@@ -108,7 +96,7 @@ def _read_attached(call: ast.Call, prefix: str) -> Iterator[Docstring]:
     named = ".".join(_string(leaf) or _dotted_name(leaf) for leaf in leaves[:-1])
     if text and named:
         name = named if "." in named else f"{prefix}.{named}"
-        yield Docstring("".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text))
+        yield "".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text)
 
 
 def _dotted_name(node: ast.expr) -> str:
@@ -124,17 +112,19 @@ def _string(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def pair(text: str, max_characters: int) -> Pair:
-    """The first sentence of a docstring, and all after it; or the rule by which it is left out."""
+def pair(text: str, max_characters: int) -> tuple[str, str, str | None]:
+    """The first sentence of a docstring and all after it, as lines of words with single spaces; and the rule by which
+    they are left out, or None.
+    """
     text = RULE_LINE.sub("", ROLE.sub(r"\1", text)).replace("``", "`")
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
     while paragraphs and SIGNATURE.fullmatch(paragraphs[0]):
         paragraphs = paragraphs[1:]
     if not paragraphs:
-        return Pair("", "", NO_SUMMARY)
+        return "", "", NO_SUMMARY
     summary, *rest = SENTENCE_END.split(paragraphs[0], maxsplit=1)
     body = " ".join([*rest, *paragraphs[1:]])
-    return Pair(summary, body, _rule(summary, body, max_characters))
+    return summary, body, _rule(summary, body, max_characters)
 
 
 def _rule(summary: str, body: str, max_characters: int) -> str | None:

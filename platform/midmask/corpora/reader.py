@@ -110,20 +110,15 @@ def recognise(folder: str) -> str:
         UserError: if no reader opens the folder, naming the choices.
     """
     names = [f"{name}:{folder}" for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
-    found = next((name for name in names if _can_open(name)), None)
-    if found is None:
-        raise UserError(
-            f"{folder}: no format is recognised in it; name one, to see what is missing: {', '.join(names)}; or, of a "
-            "published collection, ir_datasets:ID"
-        )
-    return found
-
-
-def _can_open(name: str) -> bool:
-    try:
-        open_corpus(CorpusConfig(name=name))
-    except UnusableFile:  # its layout, with a file that its reader refuses by name
-        return True
-    except UserError:
-        return False
-    return True
+    for name in names:
+        try:
+            open_corpus(CorpusConfig(name=name))
+        except UnusableFile:  # its layout, with a file that its reader refuses by name
+            return name
+        except UserError:
+            continue
+        return name
+    raise UserError(
+        f"{folder}: no format is recognised in it; name one, to see what is missing: {', '.join(names)}; or, of a "
+        "published collection, ir_datasets:ID"
+    )

@@ -100,10 +100,12 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
     The folder stays when the block ends with an error, so that the next attempt goes on from it.
     """
     _refuse_leftovers(place)
-    folder, watch = folder_of_attempts(place), LeaseWatch(timing)
+    folder, watch, waits = folder_of_attempts(place), LeaseWatch(timing), False
     while not (place / RECORD).exists():
         if _list_living(folder, watch):
-            watch.say_once("another process is making %s; waiting for it", place)
+            if not waits:
+                log.warning("another process is making %s; waiting for it", place)
+            waits = True
             time.sleep(timing.look_s)
             continue
         number = 1 + max((int(other.partition("-")[0]) for other in _attempts(folder)), default=0)

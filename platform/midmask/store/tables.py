@@ -51,6 +51,12 @@ def read_batches(
         yield from pq.ParquetFile(stream).iter_batches(batch_size, columns=columns)
 
 
+def read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Ids, titles and texts of a shard of a corpus's `docs/`, 2,048 at a time."""
+    for batch in read_batches(shard, 2_048):
+        yield batch["doc_id"].to_pylist(), batch["title"].to_pylist(), batch["text"].to_pylist()
+
+
 @contextlib.contextmanager
 def writing_table(place: Place, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A writer of a file, table by table; the file is there when the block ends without an error."""
