@@ -31,8 +31,7 @@ from midmask.objectives import build_objective
 from midmask.objectives.sample import pretraining_batch
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.store.artifact import load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, load
 from midmask.store.place import Place
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 from tests.support.corpora.collections import save

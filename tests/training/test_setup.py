@@ -26,7 +26,7 @@ from midmask.objectives.finetuning.ranking import Regularisers
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.teacher.candidates import write_candidates
+from midmask.teacher.score import write_candidates
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig

@@ -20,8 +20,7 @@ from midmask.experiment.graph import Step, model_step
 from midmask.experiment.report import usual_measure
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig, TrainingConfig
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, found_folder
 from midmask.store.tables import read_table

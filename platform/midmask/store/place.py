@@ -72,7 +72,7 @@ class Place:
     """A folder or file by path or URI. Files are written whole or not at all."""
 
     uri: str
-    # of a place in a finished artifact elsewhere: `store.digests.Digests`, which compares a file with the artifact's
+    # of a place in a finished artifact elsewhere: `store.artifact.Digests`, which compares a file with the artifact's
     # record when this process first opens it
     digests: Any = field(default=None, compare=False, repr=False)
 
@@ -111,13 +111,15 @@ class Place:
             ) from None
         return filesystem, f"{base.rstrip('/')}{unquote(parts.path)}"
 
-    def exists(self) -> bool:
+    def _info(self) -> pyarrow.fs.FileInfo:
         filesystem, path = self.filesystem()
-        return bool(filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
+        return filesystem.get_file_info(path)
+
+    def exists(self) -> bool:
+        return bool(self._info().type != pyarrow.fs.FileType.NotFound)
 
     def is_folder(self) -> bool:
-        filesystem, path = self.filesystem()
-        return bool(filesystem.get_file_info(path).type == pyarrow.fs.FileType.Directory)
+        return bool(self._info().type == pyarrow.fs.FileType.Directory)
 
     def names(self) -> list[str]:
         """Sorted names of what lies directly inside; empty if the place does not exist."""
@@ -243,18 +245,17 @@ class Place:
 
     def size(self) -> int:
         """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
-        filesystem, path = self.filesystem()
-        info = filesystem.get_file_info(path)
+        info = self._info()
         return int(info.size or 0) if info.type == pyarrow.fs.FileType.File else sum(self.sizes().values())
 
     def delete(self) -> None:
         """Removes the folder or file and all below it; nothing happens if it is not there."""
         filesystem, path = self.filesystem()
-        info = filesystem.get_file_info(path)
+        kind = self._info().type
         with contextlib.suppress(FileNotFoundError):  # another process was faster
-            if info.type == pyarrow.fs.FileType.Directory:
+            if kind == pyarrow.fs.FileType.Directory:
                 filesystem.delete_dir(path)
-            elif info.type == pyarrow.fs.FileType.File:
+            elif kind == pyarrow.fs.FileType.File:
                 filesystem.delete_file(path)
 
     def upload(self, folder: Path, last: str = "") -> None:
