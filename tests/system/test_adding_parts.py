@@ -88,7 +88,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 PARTS = {
-    "corpora": ("lines", FORMAT, '"texts": Format("texts")', '"lines": Format("lines")', READ),
+    "corpora": ("lines", FORMAT, '"texts": "FOLDER"', '"lines": "FOLDER"', READ),
     "queries": (
         *("first_words", SOURCE, '"keyphrases": ("plain_sources", "KeyphraseQueries")'),
         *('"first_words": ("first_words", "FirstWords")', ASK),

@@ -229,7 +229,7 @@ class Corpus:
         """
         text = str(path)
         kind, colon, _ = text.partition(":")
-        if kind in FORMATS and (colon or not FORMATS[kind].place):
+        if kind in FORMATS and (colon or not FORMATS[kind]):
             config = CorpusConfig(name=resolve_corpus(text, Path.cwd()))
         else:
             if "://" not in text:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -33,8 +33,11 @@ VALUES = {
     "docs": ("doc_id", "title", "text"),
     "queries": ("query_id", "text", "answers"),
     "qrels": ("query_id", "doc_id", "grade"),
+    "docstrings": ("rule", "name", "module", "summary", "text"),
 }
-"""Kind of rows -> names of a row's own values; formats without answer strings have no `answers`."""
+"""Kind of rows -> names of a row's own values. Formats without answer strings have no `answers`; docstrings are rows of
+`pydocs`, and of one that is left out there is the rule alone.
+"""
 
 _TYPES = {"answers": pa.list_(pa.string()), "grade": pa.int32()}
 BLOCKS = {
@@ -42,25 +45,6 @@ BLOCKS = {
     for rows, names in VALUES.items()
 }
 """Kind of rows -> the columns of its blocks. `split`: of the file, "" if it does not name one."""
-
-
-class Piece(Protocol):
-    """A part of a collection that is read on its own; picklable. size: bytes of text, estimated."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def read(self) -> Iterator[pa.Table]: ...
-
-
-P = TypeVar("P", bound=Piece)
-
-
-def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """The blocks of the pieces, one piece after the other."""
-    for piece in pieces:
-        yield from piece.read()
 
 
 class Fault(ValueError):
@@ -90,11 +74,11 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Record]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordPiece:
-    """A piece whose records are rows of one kind ("docs", "queries", "qrels").
+class Piece:
+    """A part of a collection that is read on its own: records, which are rows of one kind (`VALUES`); picklable.
 
-    parse: a record -> the row's own values (`VALUES`). Raises Fault, or ValueError for a malformed record.
-    max_characters: of the longest passage, set by the reader.
+    size: bytes of text, estimated. parse: a record -> the row's own values; raises Fault, or ValueError for a malformed
+    record. max_characters: of the longest passage, set by the reader.
     """
 
     rows: str
@@ -143,7 +127,7 @@ class RecordPiece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPiece(RecordPiece):
+class TextPiece(Piece):
     """The records of a file of text.
 
     cut: stream, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start.
@@ -193,7 +177,7 @@ def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tup
                 value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
     except UnicodeError:
         raise Fault(NOT_UTF8) from None
-    _check_ids(values[: 2 if rows == "qrels" else 1])
+    _check_ids([value for name, value in zip(VALUES[rows], values, strict=False) if name.endswith("_id")])
     if rows == "docs":
         return _check_passage(values, max_characters)
     if rows == "queries" and not values[1].strip():
@@ -201,7 +185,7 @@ def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tup
     return values
 
 
-def _check_ids(ids: tuple[str, ...]) -> None:
+def _check_ids(ids: list[str]) -> None:
     """TREC's run files are divided by white space, so an id that has some could be ranked but never written."""
     for name in ids:
         if not name.strip():
@@ -222,9 +206,15 @@ def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, .
     return doc_id, title, text
 
 
-def batches(pieces: Iterable[P], most_bytes: int, most_pieces: int) -> Iterator[list[P]]:
+def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """The blocks of the pieces, one piece after the other."""
+    for piece in pieces:
+        yield from piece.read()
+
+
+def batches(pieces: Iterable[Piece], most_bytes: int, most_pieces: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of so many bytes together at most; a larger one is alone."""
-    batch: list[P] = []
+    batch: list[Piece] = []
     total = 0
     for piece in pieces:
         if batch and (total + piece.size > most_bytes or len(batch) >= most_pieces):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from midmask.corpora.chunks import Piece, RecordPiece, TextPiece, read_id, whole_grade
+from midmask.corpora.chunks import Piece, TextPiece, read_id, whole_grade
 from midmask.corpora.opening import UnusableFile, measure_file, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -32,8 +32,8 @@ class CorpusPieces:
     """
 
     docs: Sequence[Piece]
-    queries: Sequence[RecordPiece] = ()
-    qrels: Sequence[RecordPiece] = ()
+    queries: Sequence[Piece] = ()
+    qrels: Sequence[Piece] = ()
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 

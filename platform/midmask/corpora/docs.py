@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from midmask.core.config import library_versions
-from midmask.corpora.chunks import Fault, RecordPiece
+from midmask.corpora.chunks import Fault, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents import KINDS, ending
@@ -80,7 +80,7 @@ def _values(record: Passage | Unreadable) -> Passage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentPiece(RecordPiece):
+class DocumentPiece(Piece):
     """A document; its records are its passages, and a fault for each row that gives none, or for the file."""
 
     source: DocumentFile

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import RecordPiece
+from midmask.corpora.chunks import Piece
 from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
 from midmask.corpora.opening import UnusableFile, measure_file
 from midmask.corpora.reader import folder_reader
@@ -50,7 +50,7 @@ the ids of texts alone.
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrowPiece(RecordPiece):
+class ArrowPiece(Piece):
     """An Arrow file; its lines are rows. columns: the names of those that are read."""
 
     folder: Place
@@ -122,28 +122,34 @@ def _pieces(
         if not files and rows != "docs":
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for name in files:
-            columns = _find_columns(dataset / name, COLUMNS[rows], optional)
+            size, found = _find_columns(dataset / name, COLUMNS[rows], optional)
             file = f"{path}/{name}" if path else name
-            own_split = split if rows == "qrels" else ""
-            pieces.append(make(file=file, size=measure_file(dataset / name), split=own_split, columns=columns))
+            pieces.append(make(file=file, size=size, split=split if rows == "qrels" else "", columns=found))
     return pieces
 
 
-def _find_columns(file: Place, groups: Sequence[tuple[str, ...]], optional: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the columns to read that are there.
+def _find_columns(
+    file: Place, groups: Sequence[tuple[str, ...]], optional: tuple[str, ...]
+) -> tuple[int, tuple[str, ...]]:
+    """The bytes of the columns to read, by their share of the first batch; and those of them that are there.
 
     Raises:
         UserError: naming a column that is missing, and those that are there.
     """
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
-        schema, _ = arrow_batches(stream)
-    present = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
+        schema, batches = arrow_batches(stream)
+        first = next(batches, None)
+    found = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
     for names in groups:
-        if names[0] not in optional and not set(names) & set(present):
+        if names[0] not in optional and not set(names) & set(found):
             raise UserError(
                 f"{file} has no column {names[0]} among its columns {columns_told(schema)}; wanted is {LAYOUT}"
             )
-    return present
+    size = measure_file(file)
+    if first is not None:
+        read = sum(first[name].get_total_buffer_size() for name in found)
+        size = round(size * read / max(1, first.get_total_buffer_size()))
+    return size, found
 
 
 def _files(state: Place) -> list[str]:

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import hash64, uniform
-from midmask.corpora.chunks import ORIGIN, RAW_CHARACTERS
+from midmask.corpora.chunks import BLOCKS, VALUES, Fault, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
@@ -143,8 +143,6 @@ def _rule(summary: str, body: str, max_characters: int) -> str | None:
 
 
 NOT_PYTHON = "malformed file"
-FIELDS = ["rule", "name", "module", "summary", "text"]
-SCHEMA = pa.schema([*ORIGIN, *((name, pa.string()) for name in FIELDS)])
 LEFT_OUT = frozenset(
     "test tests _tests testing vendor _vendor vendored _vendored extern externals external third_party _third_party "
     "thirdparty thirdparty_files node_modules".split()
@@ -153,22 +151,29 @@ LEFT_OUT = frozenset(
 TEST_FILE = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 
 
-@dataclass(frozen=True)
-class SourcePiece:
-    """A module of an installed package. file: its path below the folder that holds the package.
+Row = tuple[str | None, ...]
+"""A docstring's values, or the rule that leaves it out alone (`chunks.VALUES`)."""
+
+
+def _values(record: Row | Exception) -> Row:
+    if isinstance(record, Exception):
+        raise Fault(NOT_PYTHON)
+    return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePiece(Piece):
+    """A module of an installed package; its records are its docstrings. file: its path below the folder that holds the
+    package.
 
     It is found again where it is read, so a worker on another machine reads its own copy of the same version.
     """
 
     package: str
     version: str
-    file: str
-    size: int
-    max_characters: int
 
-    def read(self) -> Iterator[pa.Table]:
-        """One row per docstring, with summary and body (`text`), or the rule that leaves it out.
-
+    def records(self) -> Iterator[tuple[int, Row | Exception]]:
+        """
         Raises:
             UserError: if this machine has another version of the package.
         """
@@ -176,24 +181,19 @@ class SourcePiece:
             raise UserError(
                 f"pydocs: {self.package} is {here} on {platform.node()} but {self.version} on the driver; install one"
             )
-        rows = [{"file": self.file, **row} for row in self._rows()]
-        yield pa.Table.from_pylist(rows, schema=SCHEMA)
-
-    def _rows(self) -> Iterator[dict[str, object]]:
         module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         source = (package_folder(self.package).parent / self.file).read_bytes()
         try:
             found = list(docstrings(source, module))
         except (SyntaxError, ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", None) or 1
-            yield {"line": line, "fault": NOT_PYTHON, "raw": str(error)[:RAW_CHARACTERS]}
+            yield getattr(error, "lineno", None) or 1, error
             return
         for name, line, text in found:
             summary, body, rule = pair(text.encode(errors="replace").decode(), self.max_characters)
-            if rule:
-                yield {"line": line, "rule": rule}
-            else:
-                yield {"line": line, "name": name, "module": module, "summary": summary, "text": body}
+            yield line, (rule,) if rule else (None, name, module, summary, body)
+
+    def quote(self, record: Row | Exception) -> str:
+        return str(record)
 
 
 @cache
@@ -236,7 +236,15 @@ def open_packages(config: CorpusConfig) -> CorpusPieces:
     """A piece for each module of the installed packages, packages in the order given, modules by path."""
     return CorpusPieces(
         [
-            SourcePiece(package, package_version(package), file, size, config.max_characters)
+            SourcePiece(
+                rows="docstrings",
+                file=file,
+                size=size,
+                parse=_values,
+                max_characters=config.max_characters,
+                package=package,
+                version=package_version(package),
+            )
             for package in config.packages
             for file, size in _source_sizes(package_folder(package))
         ]
@@ -274,7 +282,7 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table,
     Raises:
         UserError: if no docstring is left.
     """
-    table = pa.concat_tables(table.select(FIELDS) for table in chain([SCHEMA.empty_table()], tables))
+    table = pa.concat_tables(chain([BLOCKS["docstrings"].empty_table()], tables)).select(VALUES["docstrings"])
     left_out = Counter(table["rule"].to_pylist())
     rules = {str(rule): number for rule, number in left_out.items() if rule}
     rules["docstrings"] = len(table)

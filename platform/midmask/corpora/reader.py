@@ -56,7 +56,7 @@ def folder_reader(layout: str, open_folder: Callable[[Place], CorpusPieces]) -> 
 
 def reader_of(name: str) -> Reader:
     """The reader of a format in `FORMATS`; imports its module."""
-    reader: Reader = import_module(f"midmask.corpora.{FORMATS[name].module}").READER
+    reader: Reader = import_module(f"midmask.corpora.{name}").READER
     return reader
 
 
@@ -109,7 +109,7 @@ def recognise(folder: str) -> str:
     Raises:
         UserError: if no reader opens the folder, naming the choices.
     """
-    names = [f"{name}:{folder}" for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
+    names = [f"{name}:{folder}" for name, place in FORMATS.items() if place == "FOLDER"]
     for name in names:
         try:
             open_corpus(CorpusConfig(name=name))

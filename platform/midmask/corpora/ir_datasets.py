@@ -23,7 +23,7 @@ from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import RecordPiece, read_text, read_title, whole_grade
+from midmask.corpora.chunks import Piece, read_text, read_title, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.reader import Reader
@@ -122,7 +122,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class IrPiece(RecordPiece):
+class IrPiece(Piece):
     """All documents ("docs"), queries or judgements ("qrels") of an id; its lines are the package's records."""
 
     dataset_id: str
