@@ -48,11 +48,15 @@ BLOCKS = {
 
 
 class Fault(ValueError):
-    """Raised for a malformed row. kind: category in the counts; reason: a message that names field and value."""
+    """Raised for a malformed row, or given in place of a record that cannot be read.
 
-    def __init__(self, kind: str, reason: str = "") -> None:
+    kind: category in the counts. reason: a message that names field and value. raw: the record as text, if the piece
+    cannot quote it.
+    """
+
+    def __init__(self, kind: str, reason: str = "", raw: str | None = None) -> None:
         super().__init__(kind)
-        self.kind, self.reason = kind, reason
+        self.kind, self.reason, self.raw = kind, reason, raw
 
 
 class Record(NamedTuple):
@@ -89,7 +93,7 @@ class Piece:
     max_characters: int = 0
 
     def records(self) -> Iterator[tuple[int, Any]]:
-        """(line, record) in order."""
+        """(line, record or its fault) in order."""
         raise NotImplementedError
 
     def values(self, record: Any) -> tuple[Any, ...]:
@@ -98,7 +102,7 @@ class Piece:
 
     def quote(self, record: Any) -> str:
         """A record as text, for the quarantine."""
-        raise NotImplementedError
+        return str(record)
 
     def read(self) -> Iterator[pa.Table]:
         """Blocks in source order, at least one.
@@ -112,13 +116,16 @@ class Piece:
         for line, record in self.records():
             row: dict[str, Any] = {"file": self.file, "line": line}
             try:
+                if isinstance(record, Fault):
+                    raise record
                 values = check_values(self.rows, self.values(record), self.max_characters)
                 row |= {"split": self.split, **dict(zip(VALUES[self.rows], values, strict=False))}
                 size += sum(len(value) for value in values if isinstance(value, str))
             except (ValueError, RecursionError) as error:
                 fault = error if isinstance(error, Fault) else Fault(MALFORMED, " ".join(str(error).split()))
-                raw, reason = self.quote(record)[:RAW_CHARACTERS], fault.reason[:REASON_CHARACTERS]
-                row |= {"fault": fault.kind, "raw": raw, "reason": reason or None}
+                raw = self.quote(record) if fault.raw is None else fault.raw
+                raw = raw.encode("utf-8", "backslashreplace").decode()[:RAW_CHARACTERS]
+                row |= {"fault": fault.kind, "raw": raw, "reason": fault.reason[:REASON_CHARACTERS] or None}
             block.append(row)
             if len(block) >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield pa.Table.from_pylist(block, schema)
@@ -147,15 +154,15 @@ class TextPiece(Piece):
 
     def values(self, record: bytes | None) -> tuple[Any, ...]:
         if record is None:
-            raise Fault(OVERSIZED)
+            raise Fault(OVERSIZED, raw=f"(over {8 * self.max_characters} bytes)")
         try:
             text = record.decode().removeprefix("\ufeff")
             return self.parse(_json_object(text) if self.of_objects else text)
         except UnicodeError as error:
             raise Fault(NOT_UTF8, str(error)) from None
 
-    def quote(self, record: bytes | None) -> str:
-        return f"(over {8 * self.max_characters} bytes)" if record is None else record.decode(errors="replace")
+    def quote(self, record: bytes) -> str:
+        return record.decode(errors="replace")
 
 
 def _json_object(text: str) -> dict[str, Any]:

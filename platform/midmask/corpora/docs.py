@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from midmask.core.config import library_versions
-from midmask.corpora.chunks import Fault, Piece
+from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents import KINDS, ending
@@ -73,12 +73,6 @@ Passage = tuple[str, str, str]
 """doc_id, title and text."""
 
 
-def _values(record: Passage | Unreadable) -> Passage:
-    if isinstance(record, Unreadable):
-        raise Fault(record.kind)
-    return record
-
-
 @dataclass(frozen=True, kw_only=True)
 class DocumentPiece(Piece):
     """A document; its records are its passages, and a fault for each row that gives none, or for the file."""
@@ -113,9 +107,8 @@ class DocumentPiece(Piece):
             doc_id = passage_id(self.file, None if whole else passage, document.row)
             yield document.row or number, (doc_id, passage.title, passage.text)
 
-    def quote(self, record: Passage | Unreadable) -> str:
-        text = record.text if isinstance(record, Unreadable) else record[2]
-        return text.encode("utf-8", "backslashreplace").decode()
+    def quote(self, record: Passage) -> str:
+        return record[2]
 
 
 def _stem(file: str) -> str:
@@ -159,7 +152,7 @@ def open_documents(config: CorpusConfig) -> CorpusPieces:
             rows="docs",
             file=file,
             size=size,
-            parse=_values,
+            parse=tuple,
             max_characters=config.max_characters,
             source=DocumentFile(file, places[file], config.text_column, config.title_column),
             passage_words=config.passage_words,

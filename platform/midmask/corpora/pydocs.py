@@ -155,12 +155,6 @@ Row = tuple[str | None, ...]
 """A docstring's values, or the rule that leaves it out alone (`chunks.VALUES`)."""
 
 
-def _values(record: Row | Exception) -> Row:
-    if isinstance(record, Exception):
-        raise Fault(NOT_PYTHON)
-    return record
-
-
 @dataclass(frozen=True, kw_only=True)
 class SourcePiece(Piece):
     """A module of an installed package; its records are its docstrings. file: its path below the folder that holds the
@@ -172,7 +166,7 @@ class SourcePiece(Piece):
     package: str
     version: str
 
-    def records(self) -> Iterator[tuple[int, Row | Exception]]:
+    def records(self) -> Iterator[tuple[int, Row | Fault]]:
         """
         Raises:
             UserError: if this machine has another version of the package.
@@ -186,14 +180,11 @@ class SourcePiece(Piece):
         try:
             found = list(docstrings(source, module))
         except (SyntaxError, ValueError, RecursionError) as error:
-            yield getattr(error, "lineno", None) or 1, error
+            yield getattr(error, "lineno", None) or 1, Fault(NOT_PYTHON, raw=str(error))
             return
         for name, line, text in found:
             summary, body, rule = pair(text.encode(errors="replace").decode(), self.max_characters)
             yield line, (rule,) if rule else (None, name, module, summary, body)
-
-    def quote(self, record: Row | Exception) -> str:
-        return str(record)
 
 
 @cache
@@ -240,7 +231,7 @@ def open_packages(config: CorpusConfig) -> CorpusPieces:
                 rows="docstrings",
                 file=file,
                 size=size,
-                parse=_values,
+                parse=tuple,
                 max_characters=config.max_characters,
                 package=package,
                 version=package_version(package),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
+from midmask.corpora.chunks import Fault
 from midmask.corpora.opening import is_binary
 from midmask.store.place import Place
 
@@ -56,15 +57,15 @@ TOLERATED = frozenset({NO_TEXT, DAMAGED, NO_COLUMN, EMPTY_ROW})
 files, so they are quarantined and counted, but not as bad rows."""
 
 
-class Unreadable(Exception):
+class Unreadable(Fault):
     """What gives no document: a row of a table; or, with line 0, a file from here on, which then raises it.
 
-    kind: the fault, of a file one of TOLERATED. text: the reason, for people. line: number of the row, from 1.
+    kind: of a file one of TOLERATED. text: the reason, for people. line: number of the row, from 1.
     """
 
     def __init__(self, kind: str, text: str = "", line: int = 0) -> None:
-        super().__init__(kind, text, line)
-        self.kind, self.text, self.line = kind, text, line
+        super().__init__(kind, raw=text)
+        self.line = line
 
 
 @dataclass(frozen=True)
