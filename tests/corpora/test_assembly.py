@@ -18,13 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midmask.corpora import writer
-from midmask.corpora.assemble import JoinConfig, join
+from midmask.corpora.assemble import JoinConfig, TextStatistics, join
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.duplicates import clusters, signatures, similar_pairs
 from midmask.corpora.pydocs import package_folder
 from midmask.corpora.reader import corpus_identity
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
-from midmask.corpora.statistics import TextStatistics
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
