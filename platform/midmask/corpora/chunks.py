@@ -235,14 +235,9 @@ def batches(pieces: Iterable[Piece], most_bytes: int, most_pieces: int) -> Itera
 
 def is_nothing(value: Any) -> bool:
     """Whether a value stands for none: None, NaN, or pandas' NaT and NA. An infinite number and "" do not."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except TypeError:  # pandas' NA has no truth value
-        return True
-    except ValueError:  # a comparison that gives an array
-        return False
+    import pandas as pd  # here: a dry run does without it
+
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def read_id(row: Mapping[str, Any], *names: str) -> str:

@@ -79,18 +79,12 @@ class Groups:
         for order, keys, band_keys in zip(self._order_BG, self._keys_BG, _band_keys(minima_NH), strict=True):
             first, last = np.searchsorted(keys, band_keys, "left"), np.searchsorted(keys, band_keys, "right")
             row = np.repeat(np.arange(len(band_keys)), last - first)
-            met.append(row * len(keys) + order[spread(first, last)])
+            groups = [order[start:stop] for start, stop in zip(first.tolist(), last.tolist(), strict=True)]
+            met.append(row * len(keys) + np.concatenate([met[0], *groups]))
         row, group = np.divmod(np.unique(np.concatenate(met)), max(1, len(self._minima_GH)))
         similarity = (minima_NH[row] == self._minima_GH[group]).mean(axis=1).astype(np.float32)
         similar = similarity >= SIMILAR
         return row[similar], group[similar], similarity[similar]
-
-
-def spread(first: Ints, last: Ints) -> Ints:
-    """The numbers first[0] … last[0] - 1, then first[1] … last[1] - 1, and so on."""
-    counts = last - first
-    begins = np.cumsum(counts) - counts
-    return np.asarray(np.arange(counts.sum()) - np.repeat(begins, counts) + np.repeat(first, counts))
 
 
 def _band_keys(minima_NH: Signatures) -> NDArray[np.uint64]:
