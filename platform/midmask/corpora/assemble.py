@@ -30,6 +30,7 @@ from midmask.corpora.splits import BY_CLUSTER, Rule
 from midmask.corpora.writer import (
     ANSWERS,
     DOCS,
+    GROUP_ROWS,
     MISSING_PASSAGES,
     QRELS,
     QUARANTINE,
@@ -41,7 +42,7 @@ from midmask.corpora.writer import (
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact, start_afresh
 from midmask.store.place import Place
-from midmask.store.tables import read_row_groups
+from midmask.store.tables import read_batches
 
 log = logging.getLogger(__name__)
 
@@ -248,7 +249,7 @@ def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> 
 
 def _read_passage_texts(docs: Place) -> Iterator[pa.Table]:
     for shard in docs.names():
-        yield from read_row_groups(docs / shard)
+        yield from (pa.Table.from_batches([batch]) for batch in read_batches(docs / shard, GROUP_ROWS))
 
 
 class JoinConfig(Config):

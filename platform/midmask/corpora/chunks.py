@@ -237,7 +237,7 @@ def is_nothing(value: Any) -> bool:
     """Whether a value stands for none: None, NaN, or pandas' NaT and NA. An infinite number and "" do not."""
     import pandas as pd  # here: a dry run does without it
 
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+    return not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def read_id(row: Mapping[str, Any], *names: str) -> str:

@@ -76,7 +76,7 @@ class Digests:
 
     def _files(self) -> Files:
         if self.artifact.uri not in _stated:
-            remember(self.artifact, read_record(self.artifact))
+            read_record(self.artifact)
         return _stated[self.artifact.uri]
 
     def _compare(self, file: Place, sha256: str, copy: Place, held: bytes | None = None) -> None:
@@ -97,7 +97,7 @@ class Digests:
 
 
 def read_record(place: Place) -> dict[str, Any]:
-    """The record of the artifact at `place`.
+    """The record of the artifact at `place`; this process keeps the digests in it, none of an older midmask's artifact.
 
     Raises:
         UserError: if there is none, so nothing finished here, or it is damaged.
@@ -113,12 +113,8 @@ def read_record(place: Place) -> dict[str, Any]:
         raise UserError(
             f"{place / RECORD} is damaged: it is no whole record. Delete {place} and run the same command again."
         ) from None
+    _stated[place.uri] = record.get("files", {})
     return record
-
-
-def remember(artifact: Place, record: Mapping[str, Any]) -> None:
-    """Keeps the digests in the artifact's record for this process; none for an artifact of an older midmask."""
-    _stated[artifact.uri] = record.get("files", {})
 
 
 def measure(folder: Place) -> dict[str, dict[str, Any]]:
@@ -323,7 +319,6 @@ def load(place: Place) -> Artifact:
             record states.
     """
     record = read_record(place)
-    remember(place, record)
     folder = place / record["attempt"] if "attempt" in record else place
     check_sizes(place, folder, record.get("files", {}))
     return Artifact(Place(folder.uri, None if folder.is_path else Digests(place, folder)), record)

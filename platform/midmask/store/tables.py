@@ -35,14 +35,6 @@ def read_metadata(place: Place) -> pq.FileMetaData:
         return pq.read_metadata(stream)
 
 
-def read_row_groups(place: Place, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The row groups of a file, one after the other."""
-    with place.reading() as stream:
-        file = pq.ParquetFile(stream)
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=columns)
-
-
 def read_batches(
     place: Place, batch_size: int = 65_536, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
