@@ -163,8 +163,15 @@ def open_id(config: CorpusConfig) -> CorpusPieces:
     if not splits and found.has_queries():
         raise UserError(f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection")
     docs, queries, qrels = (
-        [_piece(rows, child, split) for split, child in ids.items()]
-        for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
+        [
+            IrPiece(rows=rows, file=f"ir_datasets:{child} ({rows})", parse=values, split=split, dataset_id=child)
+            for split, child in ids.items()
+        ]
+        for rows, values, ids in (
+            ("docs", _passage, {"": dataset_id}),
+            ("queries", _query, splits),
+            ("qrels", _judgement, splits),
+        )
     )
     for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
         next(piece.records(), None)
@@ -178,11 +185,6 @@ def records_identity(config: CorpusConfig) -> dict[str, Any]:
     return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
 
 
-def _piece(rows: str, dataset_id: str, split: str) -> IrPiece:
-    file = f"ir_datasets:{dataset_id} ({rows})"
-    return IrPiece(rows=rows, file=file, parse=_VALUES[rows], split=split, dataset_id=dataset_id)
-
-
 def split_ids(dataset_id: str) -> dict[str, str]:
     """split -> the id that holds its judgements, in order of the splits; see the module.
 
@@ -194,7 +196,8 @@ def split_ids(dataset_id: str) -> dict[str, str]:
     for child in children(dataset_id):
         below = dataset(child)
         if below.has_qrels() and below.docs_handler() == parent.docs_handler():
-            by_split.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
+            part = child.rsplit("/", 1)[-1]  # dots are replaced, because `test.head` means slice head of split test
+            by_split.setdefault(WORDS.get(part, part.replace(".", "-")), []).append(child)
     if twice := [ids for ids in by_split.values() if len(ids) > 1]:
         raise UserError(f"ir_datasets:{dataset_id}: {' and '.join(twice[0])} are the same split; name one of them")
     if by_split and (not parent.has_qrels() or by_split.keys() & {"train", "dev", "test"}):
@@ -209,11 +212,6 @@ def split_of(dataset_id: str) -> str:
             if word in WORDS:
                 return WORDS[word]
     return "test"
-
-
-def _name_of_child(part: str) -> str:
-    """Split name of a child dataset. Dots are replaced, because `test.head` means slice head of split test."""
-    return WORDS.get(part, part.replace(".", "-"))
 
 
 def _row(record: Any) -> dict[str, Any]:
@@ -239,8 +237,6 @@ def _judgement(record: Any) -> tuple[str, str, int]:
     """(query_id, doc_id, grade)."""
     return str(record.query_id), str(record.doc_id), whole_grade(record.relevance, "relevance")
 
-
-_VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
 
 READER = Reader(
     "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "

@@ -19,10 +19,6 @@ NO_TITLE = "-"
 """What RocketQA's files hold where a page has no title."""
 
 
-def plain_title(title: str) -> str:
-    return "" if title.strip() == NO_TITLE else title.strip()
-
-
 LAYOUT = (
     "collection.tsv[.gz] (or corpus.tsv: id, title, text), queries.SPLIT.tsv[.gz], "
     "qrels.SPLIT.tsv[.gz] with SPLIT train, dev or test; msmarco-test2019-queries.tsv with 2019qrels-pass.txt"
@@ -39,7 +35,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 def parse_titled(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of three columns."""
     doc_id, title, passage = check_columns(text.split("\t"), "id", "title", "text")
-    return doc_id.strip(), plain_title(title), passage
+    return doc_id.strip(), "" if title.strip() == NO_TITLE else title.strip(), passage
 
 
 def parse_query(text: str) -> tuple[str, str]:
