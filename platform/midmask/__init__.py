@@ -10,9 +10,8 @@ already is left as it is.
 """
 
 import os
-from typing import TYPE_CHECKING
-
-from midmask.core.registry import import_when_used
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midmask.api.calls import list_protocols, list_recipes, settings
@@ -68,7 +67,10 @@ __all__ = [
 ]
 
 
-__getattr__ = import_when_used(__name__, {name: f"{__name__}.{module}" for name, module in _HOMES.items()})
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from midmask.app.garbage import Stored, delete, needed_fingerprints, read_contents, sort_contents
-from midmask.store.artifact import Artifact, folder_of_attempts, load, produce
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, folder_of_attempts, load, produce
 from midmask.store.place import Place
 from midmask.tracking.reading import References, read_references
 from midmask.tracking.runs import Tracker

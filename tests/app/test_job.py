@@ -13,7 +13,9 @@ from midmask.app.driver import choose_split, recipe_for
 from midmask.app.flags import parse
 from midmask.app.job import mistake_in, resolve
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig, judged_splits, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import judged_splits
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.recipes import RECIPES

@@ -27,8 +27,7 @@ from midmask.experiment.training_steps import Survey
 from midmask.leaderboard.rows import rows
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.sweep.observer import TrialsObserver
 from midmask.sweep.plan import Measured, final_evaluation

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.representation import Representation
 from midmask.objectives.finetuning.contrastive import Contrastive

@@ -19,7 +19,7 @@ import midmask
 from midmask.choice.judgements import JudgementStore, query_id
 from midmask.choice.report import model_card
 from midmask.choice.side_by_side import SearchStore, SideBySide
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.opening import text_lines
 from midmask.errors import UserError
 from midmask.experiment.events import Begun, StepEvent

@@ -17,8 +17,7 @@ from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe
-from midmask.store.artifact import attempt
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, attempt
 from midmask.store.leases import Timing
 from midmask.store.place import Place
 from midmask.tracking.reading import read_runs

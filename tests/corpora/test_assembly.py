@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity, join, writer
+from midmask.corpora import writer
+from midmask.corpora.assemble import JoinConfig, TextStatistics, join
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.duplicates import clusters, signatures, similar_pairs
-from midmask.corpora.ids import IdTable
 from midmask.corpora.pydocs import package_folder
+from midmask.corpora.reader import corpus_identity
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
-from midmask.corpora.statistics import TextStatistics
 from midmask.errors import UserError
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -126,23 +127,6 @@ def test_what_is_left_out_is_counted_by_rule(tmp_path: Path, monkeypatch: pytest
     once = ("short body", "no body", "body repeats its summary", "no summary", "long summary")
     assert [rules[rule] for rule in once] == [1] * 5
     assert rules["generic summary"] == 11
-
-
-texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=30)
-
-
-@given(st.lists(texts, max_size=8), texts)
-def test_the_table_equals_a_dictionary(batches, asked) -> None:
-    table = IdTable()
-    oracle: dict[str, int] = {}
-    for batch in batches:
-        wanted = []
-        for text in batch:
-            wanted.append(text not in oracle)
-            oracle.setdefault(text, len(oracle))
-        assert table.add(batch).tolist() == wanted
-    assert len(table) == len(oracle)
-    assert table.rows(asked).tolist() == [oracle.get(text, -1) for text in asked]
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 7))

@@ -17,14 +17,14 @@ from pypdf import PdfReader, PdfWriter
 
 from midmask import Corpus
 from midmask.core.config import identity_of
-from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.assemble import assemble
 from midmask.corpora.chunks import read_here
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.docs import READER
 from midmask.corpora.documents.blocks import TextBlock
 from midmask.corpora.documents.markup import markdown_blocks
 from midmask.corpora.documents.passages import BETWEEN, WORD, CutPassage, cut_passages, passage_id
-from midmask.corpora.reader import corpus_identity
+from midmask.corpora.reader import corpus_identity, open_corpus
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora.collections import contents, prepared, quarantine, rows, write

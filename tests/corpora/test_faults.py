@@ -21,11 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask import Corpus
-from midmask.corpora import CorpusConfig, chunks, corpus_identity, judged_splits, nq, open_corpus, prepare
-from midmask.corpora.config import FORMATS, name_forms
+from midmask.corpora import chunks, nq
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import FORMATS, CorpusConfig, name_forms
 from midmask.corpora.nq import parse_answers
 from midmask.corpora.opening import BrokenFile
-from midmask.corpora.reader import recognise
+from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus, recognise
 from midmask.errors import UserError
 from midmask.store.place import Place
 from tests.support.corpora import layouts
@@ -184,7 +185,7 @@ def test_the_guide_and_the_commands_name_all_formats() -> None:
     assert all(re.search(rf"\b{name}\b", name_forms()) for name in FORMATS)
 
 
-@pytest.mark.parametrize("kind", [name for name, one in FORMATS.items() if one.place == "FOLDER" and name != "docs"])
+@pytest.mark.parametrize("kind", [name for name, place in FORMATS.items() if place == "FOLDER" and name != "docs"])
 def test_a_file_in_place_of_a_folder_is_told(kind: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one")
     with pytest.raises(UserError, match=rf"notes\.txt is a file; .* write docs:{tmp_path}/notes"):

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from midmask.corpora import CorpusConfig, corpus_identity, judged_splits, open_corpus
-from midmask.corpora.irds import split_ids, split_of
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.ir_datasets import split_ids, split_of
+from midmask.corpora.reader import corpus_identity, judged_splits, open_corpus
 from midmask.corpora.writer import export_beir
 from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig, evaluate_ranked

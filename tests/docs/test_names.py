@@ -201,10 +201,10 @@ def test_what_is_named_exists(places: str, find: Find, is_right: Callable[[str, 
     assert not lacking(paths, find, is_right)
 
 
-HERE = ROOT / "platform" / "midmask" / "corpora" / "irds.py"
+HERE = ROOT / "platform" / "midmask" / "corpora" / "ir_datasets.py"
 THERE = (
-    *("midmask.training.loop", "training.loop", "Recipe.check", "pretrain.steps", "irds.records", "ray.nodes"),
-    *("midmask.fingerprint", "IrDatasetsReader", "ValueError", "test.head", "scores.per_query", "tests.mutants"),
+    *("midmask.training.loop", "training.loop", "Recipe.check", "pretrain.steps", "ir_datasets.records", "ray.nodes"),
+    *("midmask.fingerprint", "IrPiece", "ValueError", "test.head", "scores.per_query", "tests.mutants"),
 )
 NOT_THERE = (
     *("midmask.cluster", "cluster.pool", "training.no_such", "Recipe.no_such", "pretrain.no_such", "errors.NoSuch"),

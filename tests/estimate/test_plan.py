@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.errors import UserError
 from midmask.estimate import Estimate, as_text, estimate, refuse_impossible, shape_named
@@ -31,8 +31,7 @@ from midmask.objectives import build_objective
 from midmask.objectives.sample import pretraining_batch
 from midmask.recipes import RECIPES
 from midmask.recipes.protocols import PROTOCOLS
-from midmask.store.artifact import load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, load
 from midmask.store.place import Place
 from tests.support.benchmark.tiny import SPLITS, short, write_collection
 from tests.support.corpora.collections import save

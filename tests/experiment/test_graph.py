@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.representation import Representation
 from midmask.experiment.costs import costs_of
 from midmask.experiment.events import Begun, Failed, Logged, StepEvent

@@ -16,7 +16,7 @@ import pytest
 import pytrec_eval
 
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.significance import compare
 from midmask.evaluation.step import EvaluateConfig

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.store.place import Place
 from tests.fuzz.mutating import Files, mutate_files
 from tests.fuzz.running import Case, Outcome

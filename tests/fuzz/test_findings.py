@@ -14,8 +14,9 @@ import safetensors.torch
 import torch
 
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig, tripclick
+from midmask.corpora import tripclick
 from midmask.corpora.chunks import MALFORMED, NO_GRADE
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.errors import LONGEST, UserError, quoted, unknown

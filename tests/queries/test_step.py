@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Step
 from midmask.experiment.kinds import LOCAL

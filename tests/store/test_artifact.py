@@ -12,8 +12,7 @@ import sys
 import pytest
 
 from midmask.errors import UserError
-from midmask.store.artifact import Attempt, attempt, folder_of_attempts, load, produce, start_afresh
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Attempt, attempt, folder_of_attempts, load, produce, start_afresh
 from midmask.store.leases import LeaseWatch, Timing, lease
 from midmask.store.place import Place
 from tests.support.disks import mounted

@@ -29,7 +29,7 @@ FORMAT = '''"""Lines of text: a toy."""
 
 from midmask.store.place import Place
 from midmask.corpora.corpus import CorpusPieces, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 
 
 def parse_line(line: str) -> tuple[str, str, str]:
@@ -42,13 +42,14 @@ def open_lines(folder: Place) -> CorpusPieces:
     return CorpusPieces(text_pieces("docs", folder, ["lines.txt"], parse_line))
 
 
-READER = FolderReader("lines.txt: an id, a blank, a text", open_lines)
+READER = folder_reader("lines.txt: an id, a blank, a text", open_lines)
 '''
 READ = """
 from pathlib import Path
 import pyarrow.parquet as pq
 from midmask.store.place import Place
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 folder = Path("collection"); folder.mkdir(); (folder / "lines.txt").write_text("a red apples\\nb blue skies\\n")
 prepare(CorpusConfig(name=f"lines:{folder.absolute()}"), {}, Place(str(Path("out").absolute())))
 rows = [row for path in Path("out").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
@@ -87,7 +88,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 PARTS = {
-    "corpora": ("lines", FORMAT, '"texts": Format("texts")', '"lines": Format("lines")', READ),
+    "corpora": ("lines", FORMAT, '"texts": "FOLDER"', '"lines": "FOLDER"', READ),
     "queries": (
         *("first_words", SOURCE, '"keyphrases": ("source_classes", "KeyphraseQueries")'),
         *('"first_words": ("first_words", "FirstWords")', ASK),

@@ -14,7 +14,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.layout import reason_not_run
 from midmask.benchmark.presets import PRESETS, Given
 from midmask.benchmark.results import SystemKey
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.groups import GROUPS
 from midmask.evaluation.measures import expand
 from midmask.evaluation.rendering import markdown

@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from midmask.corpora import CorpusConfig
 from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.rendering import markdown
 from midmask.queries.collection import draw_passages, read_passages
 from midmask.store.place import Place

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.representation import Representation, scores
@@ -25,7 +26,7 @@ from midmask.objectives.finetuning.ranking import Regularisers
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.teacher.candidates import write_candidates
+from midmask.teacher.score import write_candidates
 from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig

@@ -12,7 +12,7 @@ from midmask.app.progress import StepProgress
 from midmask.core.config import flatten, override
 from midmask.core.redaction import has_credentials, redacted
 from midmask.core.words import clock
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.errors import UserError
 from midmask.experiment.changes import as_folder_reads, check_folder
 from midmask.experiment.events import Begun, Ended, Logged, StepEvent, unobserved

@@ -10,9 +10,8 @@ from typing import Any
 
 from midmask.app.job import resolve_corpus
 from midmask.core.config import fingerprint
-from midmask.corpora import CorpusConfig
 from midmask.corpora.chunks import is_nothing
-from midmask.corpora.config import FORMATS
+from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.reader import recognise
 from midmask.corpora.writer import write_beir
 from midmask.errors import UserError, quoted, unknown
@@ -214,7 +213,7 @@ class Corpus:
         """
         text = str(path)
         kind, colon, _ = text.partition(":")
-        if kind in FORMATS and (colon or not FORMATS[kind].place):
+        if kind in FORMATS and (colon or not FORMATS[kind]):
             config = CorpusConfig(name=resolve_corpus(text, Path.cwd()))
         else:
             if "://" not in text:

@@ -10,7 +10,8 @@ from midmask.api.calls import as_changes, check_reach, open_store, read_as, reci
 from midmask.api.corpus import Corpus
 from midmask.api.train import Run
 from midmask.core.config import override
-from midmask.corpora import CorpusConfig, judged_splits
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.measures import by_query
 from midmask.experiment.evaluations import usual_split

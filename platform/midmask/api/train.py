@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from midmask.api.calls import as_changes, open_store, recipe_named, runner_in
 from midmask.api.corpus import Corpus
 from midmask.core.config import flatten, override
-from midmask.corpora import judged_splits
+from midmask.corpora.reader import judged_splits
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError
 from midmask.experiment.changes import apply_changes, refuse_idle

@@ -15,7 +15,7 @@ from midmask.app.job import SAVED, Options, resolve_corpus, saved_recipe
 from midmask.core.config import flatten, override
 from midmask.core.process import VERBOSE, is_on, same_command
 from midmask.core.redaction import redacted
-from midmask.corpora import judged_splits
+from midmask.corpora.reader import judged_splits
 from midmask.errors import UserError
 from midmask.estimate import as_text, estimate, refuse_impossible, shape_named
 from midmask.experiment.changes import apply_changes, as_folder_reads, check_folder, refuse_idle

@@ -25,8 +25,7 @@ from midmask.core.config import fingerprints_in
 from midmask.core.redaction import redacted
 from midmask.errors import UserError
 from midmask.experiment.kinds import KINDS
-from midmask.store.artifact import ATTEMPTS, FILLING
-from midmask.store.digests import RECORD, read_record
+from midmask.store.artifact import ATTEMPTS, FILLING, RECORD, read_record
 from midmask.store.leases import LEASE, LeaseWatch, Timing
 from midmask.store.place import CLOSED, Place, refusing
 

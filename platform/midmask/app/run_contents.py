@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from midmask.core.config import flatten
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.step import EvaluateConfig
 from midmask.experiment.costs import costs_of
 from midmask.experiment.graph import Step, model_step
 from midmask.experiment.report import usual_measure
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig, TrainingConfig
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, found_folder
 from midmask.store.tables import read_table

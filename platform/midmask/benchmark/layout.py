@@ -11,7 +11,7 @@ from typing import Any
 from midmask.benchmark.design import NONE, Benchmark, variant
 from midmask.benchmark.results import Results, SystemKey
 from midmask.core.config import flatten
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.changes import apply_changes

@@ -10,7 +10,7 @@ import yaml
 
 from midmask.benchmark.design import Benchmark
 from midmask.core.registry import Registry
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.errors import UserError
 from midmask.recipes.build import MIDDLE_TRAININGS, SHARED
 

@@ -22,8 +22,7 @@ from midmask.experiment.events import Ended, StepEvent
 from midmask.experiment.graph import Step
 from midmask.experiment.notes import left_out_notes
 from midmask.retrieve.encode import EncodeConfig
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.store.tables import read_table
 

@@ -17,7 +17,7 @@ from midmask.benchmark.layout import HEADLESS, recipe_of
 from midmask.benchmark.results import SystemKey
 from midmask.choice.verdict import SystemName, TrainingKind, label
 from midmask.core.config import as_user_error, fingerprint, override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError, unknown
 from midmask.experiment.schema import Recipe

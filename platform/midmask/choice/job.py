@@ -34,7 +34,7 @@ from midmask.choice.verdict import Verdict
 from midmask.core.config import flatten
 from midmask.core.process import VERBOSE, is_on, same_command, shell_command
 from midmask.core.words import clock
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.errors import UserError
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe

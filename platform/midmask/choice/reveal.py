@@ -19,7 +19,8 @@ from midmask.choice.calibration import GainRecord, LevelRecord, kendall_tau, reg
 from midmask.choice.contenders import MEASURE, Request, System
 from midmask.choice.contest import Workshop
 from midmask.choice.run import HeldContest
-from midmask.corpora import CorpusConfig, judged_splits
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import judged_splits
 from midmask.errors import UserError
 from midmask.experiment.evaluations import usual_split
 from midmask.experiment.training_steps import Survey

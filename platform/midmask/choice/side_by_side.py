@@ -20,7 +20,7 @@ from midmask.choice.contenders import FUSION
 from midmask.choice.verdict import Verdict
 from midmask.core.config import as_user_error, override
 from midmask.core.process import usable_cores
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.model_settings import read_facts
 from midmask.errors import UserError, reason, unknown
 from midmask.experiment.changes import as_folder_reads, check_folder

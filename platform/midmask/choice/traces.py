@@ -14,7 +14,7 @@ from typing import Any
 from midmask.choice.verdict import QueryCounts
 from midmask.core.config import fingerprint
 from midmask.core.randomness import fixed_sample
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.opening import text_lines
 from midmask.corpora.writer import write_beir
 from midmask.experiment.costs import costs_of

@@ -1,5 +1,7 @@
 """The command `doctor`: what is installed, what the stores hold, and what is wrong with either."""
 
+import platform
+import uuid
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
@@ -8,15 +10,16 @@ from pathlib import Path
 from midmask.app.flags import add_storage_flag, add_tracking_flag
 from midmask.app.job import home, resolve_storage
 from midmask.commands import program
-from midmask.core.config import ABSENT
+from midmask.core.config import ABSENT, FAISS_BUILDS, library_versions
 from midmask.core.process import usable_cores
 from midmask.core.redaction import redacted
 from midmask.errors import UserError, how_to_install
-from midmask.store.checks import FAISS_BUILDS, own_versions, why_not_writable
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD
 from midmask.store.place import Place
 from midmask.store.pretrained import PRETRAINED, model_folder
 from midmask.tracking.names import resolve_tracking_uri, sqlite_file
+
+PACKAGES = ("midmask", "torch", "transformers", "ray", "mlflow", "optuna", "pyarrow", *FAISS_BUILDS)
 
 
 def _doctor_flags(parser: ArgumentParser) -> None:
@@ -57,8 +60,8 @@ def _examine_stores(storage: Place, tracking: str) -> int:
 
 
 def _list_versions() -> Iterator[tuple[str, str]]:
-    versions = own_versions()
-    yield "midmask", f"{versions.pop('midmask')}, Python {versions.pop('Python')}, {usable_cores()} CPUs"
+    versions = library_versions(PACKAGES)
+    yield "midmask", f"{versions.pop('midmask')}, Python {platform.python_version()}, {usable_cores()} CPUs"
     for name, version in versions.items():
         if version != ABSENT:
             yield name, version
@@ -73,6 +76,18 @@ def _list_pretrained() -> Iterator[tuple[str, str]]:
             yield name, f"{model_folder(name)} ({model.source}; {model.licence})"
         except UserError as error:
             yield name, str(error)
+
+
+def why_not_writable(storage: Place) -> str:
+    """Why a store cannot be written to, read and deleted from; empty if it can."""
+    probe = storage / f"check-{uuid.uuid4().hex}"
+    try:
+        probe.write(b"midmask doctor")
+        same = probe.read() == b"midmask doctor"
+        probe.delete()
+    except (OSError, UserError) as error:
+        return redacted(" ".join(str(error).split()))[:300]
+    return "" if same else f"{redacted(probe.uri)} came back with another content"
 
 
 def _store(storage: Place) -> str:

@@ -75,7 +75,7 @@ def _model_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     from midmask.api.calls import check_reach, open_store, read_as, runner_in
     from midmask.app.job import resolve_corpus
     from midmask.choice.side_by_side import SearchStore
-    from midmask.corpora import CorpusConfig
+    from midmask.corpora.config import CorpusConfig
     from midmask.store.pretrained import model_folder
 
     if not flags.corpus:

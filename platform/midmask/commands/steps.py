@@ -92,7 +92,7 @@ def prepare_corpus(options: Options, flags: Namespace) -> None:
       midmask prepare --corpus ir_datasets:beir/scifact --allow-download --export scifact
     """
     from midmask.app.driver import compute_or_show, ending, recipe_for
-    from midmask.corpora import statistics_table
+    from midmask.corpora.assemble import statistics_table
     from midmask.corpora.writer import export_beir
     from midmask.experiment.plan import plan
     from midmask.store.place import Place

@@ -23,6 +23,8 @@ C = TypeVar("C", bound="Config")
 NUMERIC_LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 """Libraries whose version changes numbers: they are part of every trained artifact's identity."""
 
+FAISS_BUILDS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12", "faiss-gpu-cuvs")
+"""Packages of which a machine has one."""
 
 ABSENT = "absent"
 """Stands for the version of a library that is not installed."""

@@ -1,8 +1,7 @@
-"""Tables of names: a registry whose errors list the choices, and a package's names that are imported when used."""
+"""A table of names whose errors list the choices."""
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 from midmask.errors import unknown
 
@@ -18,18 +17,3 @@ class Registry(dict[str, T]):
 
     def __missing__(self, name: str) -> T:
         raise unknown(self.kind, name, self)
-
-
-def import_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
-
-    Args:
-        homes: public name -> the module, by its full name, that it is imported from.
-    """
-
-    def load(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
-
-    return load

@@ -9,7 +9,7 @@ from typing import Any
 
 from midmask.corpora.chunks import read_id, read_text, read_title
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.store.place import Place
 
 SPLIT_ENDS = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
@@ -40,4 +40,4 @@ def open_beir(folder: Place) -> CorpusPieces:
     return CorpusPieces(docs, asked, qrel_pieces(folder, files))
 
 
-READER = FolderReader(LAYOUT, open_beir)
+READER = folder_reader(LAYOUT, open_beir)

@@ -19,7 +19,6 @@ from midmask.corpora.chunks import BLOCKS, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.documents.blocks import TOLERATED
-from midmask.corpora.ids import IdTable
 from midmask.corpora.splits import OFFICIAL, Rule, assign_splits
 from midmask.corpora.writer import QRELS
 from midmask.errors import UserError, how_to_set
@@ -137,7 +136,7 @@ class Collection:
     rejected: Quarantine
 
     def __post_init__(self) -> None:
-        self._ids = IdTable()
+        self._ids: set[str] = set()
         self._salt = f"sample {self.config.split_seed}"
         self._highest: np.uint64 | None = None
 
@@ -146,8 +145,10 @@ class Collection:
         if self.config.max_passages is not None:
             self._highest = self._sample_bound(self.config.max_passages)
         for table in separate_rejected(self.stream(self.corpus.docs), "docs", self.rejected):
-            new = self._ids.add(table.column("doc_id").to_pylist())
-            table = reject_rows(table, ~new, "duplicate id", "docs", self.rejected)
+            ids = table.column("doc_id").to_pandas()
+            again = ids.duplicated().to_numpy() | np.array([name in self._ids for name in ids], bool)
+            self._ids.update(ids)
+            table = reject_rows(table, again, "duplicate id", "docs", self.rejected)
             kept = self._leave_out(table, self._mark_sampled(table.column("doc_id")), "docs")
             self.rejected.kept["docs"] += len(kept)
             yield kept
@@ -176,9 +177,8 @@ class Collection:
         """Queries (with answers and the split of their file), judgements (split, query_id, doc_id,
         grade), and the rule of splitting.
         """
-        known = IdTable()
-        queries = self._queries(known)
-        qrels, rule = self._judgements(known)
+        queries = self._queries()
+        qrels, rule = self._judgements(set(queries.column("query_id").to_pylist()))
         if self._highest is not None and len(qrels):
             surviving = self._mark_sampled(qrels.column("doc_id"))
             relevant = qrels.filter(pc.and_(pa.array(surviving), pc.greater_equal(qrels.column("grade"), 1)))
@@ -203,31 +203,28 @@ class Collection:
                 new = ~pc.is_in(pair_texts(rows), value_set=pair_texts(earlier)).to_numpy()
                 yield rows.filter(pa.array(new)).set_column(0, "split", pa.repeat(split, int(new.sum())))
 
-    def _queries(self, known: IdTable) -> pa.Table:
+    def _queries(self) -> pa.Table:
         """Queries, each id once. MS MARCO's files overlap (dev.small is part of dev): a query that another file has
         with the same text is left out by that rule; any other second row of an id is a bad row.
         """
-        first, again = [BLOCKS["queries"].empty_table()], [BLOCKS["queries"].empty_table()]
-        for table in separate_rejected(self.stream(self.corpus.queries), "queries", self.rejected):
-            new = known.add(table.column("query_id").to_pylist())
-            first.append(table.filter(pa.array(new)))
-            again.append(table.filter(pa.array(~new)))
-        queries, repeated = pa.concat_tables(first), pa.concat_tables(again)
-        if len(repeated):
-            earlier = queries.take(pa.array(known.rows(repeated.column("query_id").to_pylist())))
-            same = pc.equal(earlier.column("text"), repeated.column("text"))
-            copies = pc.and_(same, pc.not_equal(earlier.column("file"), repeated.column("file"))).to_numpy()
-            repeated = self._leave_out(repeated, ~copies, "queries", "the same query in two files")
-            reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", "queries", self.rejected)
+        tables = separate_rejected(self.stream(self.corpus.queries), "queries", self.rejected)
+        table = pa.concat_tables([BLOCKS["queries"].empty_table(), *tables])
+        again = table.column("query_id").to_pandas().duplicated().to_numpy()
+        queries, repeated = table.filter(pa.array(~again)), table.filter(pa.array(again))
+        earlier = queries.take(pc.index_in(repeated.column("query_id"), value_set=queries.column("query_id")))
+        same = pc.equal(earlier.column("text"), repeated.column("text"))
+        copies = pc.and_(same, pc.not_equal(earlier.column("file"), repeated.column("file"))).to_numpy()
+        repeated = self._leave_out(repeated, ~copies, "queries", "the same query in two files")
+        reject_rows(repeated, np.ones(len(repeated), bool), "duplicate id", "queries", self.rejected)
         return queries
 
-    def _judgements(self, known: IdTable) -> tuple[pa.Table, Rule]:
-        """Judgements whose query was read, each pair once in its split. A judged passage may be missing: it belongs to
-        the ideal ranking of its query all the same.
+    def _judgements(self, known: set[str]) -> tuple[pa.Table, Rule]:
+        """Judgements whose query is `known`, each pair once in its split. A judged passage may be missing: it belongs
+        to the ideal ranking of its query all the same.
         """
         tables = []
         for table in separate_rejected(self.stream(self.corpus.qrels), "qrels", self.rejected):
-            unknown = known.rows(table.column("query_id").to_pylist()) < 0
+            unknown = np.array([name not in known for name in table.column("query_id").to_pylist()], bool)
             tables.append(reject_rows(table, unknown, UNKNOWN_ID, "qrels", self.rejected))
         if not tables:
             return QRELS.empty_table(), Rule("")
@@ -239,13 +236,14 @@ class Collection:
             own, queries = table.column("split").to_pylist(), table.column("query_id").to_pylist()
             splits, rule = assign_splits(own, queries, names, self.config.split_seed)
             table = table.set_column(table.column_names.index("split"), "split", pa.array(splits, pa.string()))
-        table = reject_rows(table, _mark_repeated(table), "duplicate judgement", "qrels", self.rejected)
+        again = table.select(["split", "query_id", "doc_id"]).to_pandas().duplicated().to_numpy()
+        table = reject_rows(table, again, "duplicate judgement", "qrels", self.rejected)
         return table.select(QRELS.names), rule
 
     def missing_passages(self, qrels: pa.Table) -> pa.Array:
         """Ids of judged passages that the collection lacks, each once."""
-        names = pc.unique(qrels.column("doc_id"))
-        return names.filter(pa.array(self._ids.rows(names.to_pylist()) < 0))
+        names = pc.unique(qrels.column("doc_id")).to_pylist()
+        return pa.array([name for name in names if name not in self._ids], pa.string())
 
     def _refuse_foreign(self, qrels: pa.Table) -> None:
         """
@@ -263,12 +261,3 @@ class Collection:
 def pair_texts(qrels: pa.Table) -> pa.ChunkedArray:
     """Query and passage as one text; ids hold no white space."""
     return pc.binary_join_element_wise(qrels.column("query_id"), qrels.column("doc_id"), "\t")
-
-
-def _mark_repeated(table: pa.Table) -> np.ndarray:
-    """True where the same split, query and passage stand in an earlier row."""
-    columns = [table.column(name).combine_chunks() for name in ("split", "query_id", "doc_id")]
-    keys = np.stack([column.dictionary_encode().indices.to_numpy() for column in columns], axis=1)
-    repeated = np.ones(len(keys), bool)
-    repeated[np.unique(keys, axis=0, return_index=True)[1]] = False
-    return repeated

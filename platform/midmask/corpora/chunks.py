@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -29,47 +29,34 @@ BLOCK_BYTES = 4 << 20
 RAW_CHARACTERS, REASON_CHARACTERS = 1_000, 200
 
 ORIGIN = [("file", pa.string()), ("line", pa.int64()), *((name, pa.string()) for name in ("fault", "raw", "reason"))]
+VALUES = {
+    "docs": ("doc_id", "title", "text"),
+    "queries": ("query_id", "text", "answers"),
+    "qrels": ("query_id", "doc_id", "grade"),
+    "docstrings": ("rule", "name", "module", "summary", "text"),
+}
+"""Kind of rows -> names of a row's own values. Formats without answer strings have no `answers`; docstrings are rows of
+`pydocs`, and of one that is left out there is the rule alone.
+"""
+
+_TYPES = {"answers": pa.list_(pa.string()), "grade": pa.int32()}
 BLOCKS = {
-    "docs": pa.schema([*ORIGIN, *((name, pa.string()) for name in ("doc_id", "title", "text"))]),
-    "queries": pa.schema(
-        [
-            *ORIGIN,
-            *((name, pa.string()) for name in ("split", "query_id", "text")),
-            ("answers", pa.list_(pa.string())),
-        ]
-    ),
-    "qrels": pa.schema(
-        [*ORIGIN, *((name, pa.string()) for name in ("split", "query_id", "doc_id")), ("grade", pa.int32())]
-    ),
+    rows: pa.schema([*ORIGIN, ("split", pa.string()), *((name, _TYPES.get(name, pa.string())) for name in names)])
+    for rows, names in VALUES.items()
 }
 """Kind of rows -> the columns of its blocks. `split`: of the file, "" if it does not name one."""
 
 
-class Piece(Protocol):
-    """A part of a collection that is read on its own; picklable. size: bytes of text, estimated."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    def read(self) -> Iterator[pa.Table]: ...
-
-
-P = TypeVar("P", bound=Piece)
-
-
-def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    """The blocks of the pieces, one piece after the other."""
-    for piece in pieces:
-        yield from piece.read()
-
-
 class Fault(ValueError):
-    """Raised for a malformed row. kind: category in the counts; reason: a message that names field and value."""
+    """Raised for a malformed row, or given in place of a record that cannot be read.
 
-    def __init__(self, kind: str, reason: str = "") -> None:
+    kind: category in the counts. reason: a message that names field and value. raw: the record as text, if the piece
+    cannot quote it.
+    """
+
+    def __init__(self, kind: str, reason: str = "", raw: str | None = None) -> None:
         super().__init__(kind)
-        self.kind, self.reason = kind, reason
+        self.kind, self.reason, self.raw = kind, reason, raw
 
 
 class Record(NamedTuple):
@@ -91,10 +78,10 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Record]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordPiece:
-    """A piece whose records are rows of one kind ("docs", "queries", "qrels").
+class Piece:
+    """A part of a collection that is read on its own: records, which are rows of one kind (`VALUES`); picklable.
 
-    parse: a record -> the row's own values (`BLOCKS`, without the split). Raises Fault, or ValueError for a malformed
+    size: bytes of text, estimated. parse: a record -> the row's own values; raises Fault, or ValueError for a malformed
     record. max_characters: of the longest passage, set by the reader.
     """
 
@@ -106,7 +93,7 @@ class RecordPiece:
     max_characters: int = 0
 
     def records(self) -> Iterator[tuple[int, Any]]:
-        """(line, record) in order."""
+        """(line, record or its fault) in order."""
         raise NotImplementedError
 
     def values(self, record: Any) -> tuple[Any, ...]:
@@ -115,7 +102,7 @@ class RecordPiece:
 
     def quote(self, record: Any) -> str:
         """A record as text, for the quarantine."""
-        raise NotImplementedError
+        return str(record)
 
     def read(self) -> Iterator[pa.Table]:
         """Blocks in source order, at least one.
@@ -124,33 +111,30 @@ class RecordPiece:
             UserError: if the file cannot be read here.
         """
         schema = BLOCKS[self.rows]
-        nothing = (None,) * (len(schema) - len(ORIGIN))
-        block: list[tuple[Any, ...]] = []
+        block: list[dict[str, Any]] = []
         size = 0
         for line, record in self.records():
+            row: dict[str, Any] = {"file": self.file, "line": line}
             try:
+                if isinstance(record, Fault):
+                    raise record
                 values = check_values(self.rows, self.values(record), self.max_characters)
-                own = values if self.rows == "docs" else (self.split, *values)
-                block.append((self.file, line, None, None, None, *own))
-                size += sum(len(value) for value in own if isinstance(value, str))
+                row |= {"split": self.split, **dict(zip(VALUES[self.rows], values, strict=False))}
+                size += sum(len(value) for value in values if isinstance(value, str))
             except (ValueError, RecursionError) as error:
                 fault = error if isinstance(error, Fault) else Fault(MALFORMED, " ".join(str(error).split()))
-                raw, reason = self.quote(record)[:RAW_CHARACTERS], fault.reason[:REASON_CHARACTERS]
-                block.append((self.file, line, fault.kind, raw, reason or None, *nothing))
+                raw = self.quote(record) if fault.raw is None else fault.raw
+                raw = raw.encode("utf-8", "backslashreplace").decode()[:RAW_CHARACTERS]
+                row |= {"fault": fault.kind, "raw": raw, "reason": fault.reason[:REASON_CHARACTERS] or None}
+            block.append(row)
             if len(block) >= BLOCK_ROWS or size >= BLOCK_BYTES:
-                yield _as_table(block, schema)
+                yield pa.Table.from_pylist(block, schema)
                 block, size = [], 0
-        yield _as_table(block, schema)
-
-
-def _as_table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        yield pa.Table.from_pylist(block, schema)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPiece(RecordPiece):
+class TextPiece(Piece):
     """The records of a file of text.
 
     cut: stream, longest record in bytes -> its records, as `lines`. skip: header lines at the file's start.
@@ -170,15 +154,15 @@ class TextPiece(RecordPiece):
 
     def values(self, record: bytes | None) -> tuple[Any, ...]:
         if record is None:
-            raise Fault(OVERSIZED)
+            raise Fault(OVERSIZED, raw=f"(over {8 * self.max_characters} bytes)")
         try:
             text = record.decode().removeprefix("\ufeff")
             return self.parse(_json_object(text) if self.of_objects else text)
         except UnicodeError as error:
             raise Fault(NOT_UTF8, str(error)) from None
 
-    def quote(self, record: bytes | None) -> str:
-        return f"(over {8 * self.max_characters} bytes)" if record is None else record.decode(errors="replace")
+    def quote(self, record: bytes) -> str:
+        return record.decode(errors="replace")
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -200,17 +184,15 @@ def check_values(rows: str, values: tuple[Any, ...], max_characters: int) -> tup
                 value.encode()  # a lone surrogate, written as an escape in JSON, is no text either
     except UnicodeError:
         raise Fault(NOT_UTF8) from None
-    _check_ids(values[: 2 if rows == "qrels" else 1])
+    _check_ids([value for name, value in zip(VALUES[rows], values, strict=False) if name.endswith("_id")])
     if rows == "docs":
         return _check_passage(values, max_characters)
-    if rows == "queries":
-        if not values[1].strip():
-            raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
-        return values if len(values) == 3 else (*values, None)  # of a format without answer strings
+    if rows == "queries" and not values[1].strip():
+        raise Fault(EMPTY_QUERY, f"text is {quoted(values[1])}")
     return values
 
 
-def _check_ids(ids: tuple[str, ...]) -> None:
+def _check_ids(ids: list[str]) -> None:
     """TREC's run files are divided by white space, so an id that has some could be ranked but never written."""
     for name in ids:
         if not name.strip():
@@ -231,9 +213,15 @@ def _check_passage(values: tuple[Any, ...], max_characters: int) -> tuple[Any, .
     return doc_id, title, text
 
 
-def batches(pieces: Iterable[P], most_bytes: int, most_pieces: int) -> Iterator[list[P]]:
+def read_here(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+    """The blocks of the pieces, one piece after the other."""
+    for piece in pieces:
+        yield from piece.read()
+
+
+def batches(pieces: Iterable[Piece], most_bytes: int, most_pieces: int) -> Iterator[list[Piece]]:
     """Consecutive pieces of so many bytes together at most; a larger one is alone."""
-    batch: list[P] = []
+    batch: list[Piece] = []
     total = 0
     for piece in pieces:
         if batch and (total + piece.size > most_bytes or len(batch) >= most_pieces):
@@ -247,14 +235,9 @@ def batches(pieces: Iterable[P], most_bytes: int, most_pieces: int) -> Iterator[
 
 def is_nothing(value: Any) -> bool:
     """Whether a value stands for none: None, NaN, or pandas' NaT and NA. An infinite number and "" do not."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except TypeError:  # pandas' NA has no truth value
-        return True
-    except ValueError:  # a comparison that gives an array
-        return False
+    import pandas as pd  # here: a dry run does without it
+
+    return not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def read_id(row: Mapping[str, Any], *names: str) -> str:

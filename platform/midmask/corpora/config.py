@@ -4,7 +4,6 @@ A format's own module is imported when something of it is read, so that neither 
 for Arrow.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -14,38 +13,28 @@ from midmask.core.registry import Registry
 from midmask.corpora.documents import KINDS, ending
 from midmask.errors import UserError, unknown
 
-
-@dataclass(frozen=True)
-class Format:
-    """A line of the table.
-
-    module: in `midmask.corpora`, with a `READER`. place: the kind of text after `NAME:` in a corpus's name: a FOLDER
-    (or URI), an ID, or nothing for a collection that is built in.
-    """
-
-    module: str
-    place: Literal["FOLDER", "ID", ""] = "FOLDER"
-
-
-FORMATS = Registry(
+FORMATS: Registry[Literal["FOLDER", "ID", ""]] = Registry(
     "corpus format",
     {
-        "pydocs": Format("pydocs", place=""),  # docstrings of installed packages
-        "beir": Format("beir"),  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
-        "msmarco": Format("msmarco"),  # the official passage files, TREC Deep Learning
-        "nq": Format("nq"),  # Natural Questions and the like, as DPR distributes them
-        "tripclick": Format("tripclick"),  # Rekabsaz et al. 2021: queries by head, torso and tail
-        "hf": Format("hf"),  # saved to disk by Hugging Face's `datasets`
-        "texts": Format("texts"),  # jsonl files of texts, for pre-training
-        "docs": Format("docs"),  # documents of people, cut into passages
-        "ir_datasets": Format("irds", place="ID"),  # MacAvaney et al. 2021
+        "pydocs": "",  # docstrings of installed packages
+        "beir": "FOLDER",  # Thakur et al. 2021: jsonl files and qrels/SPLIT.tsv
+        "msmarco": "FOLDER",  # the official passage files, TREC Deep Learning
+        "nq": "FOLDER",  # Natural Questions and the like, as DPR distributes them
+        "tripclick": "FOLDER",  # Rekabsaz et al. 2021: queries by head, torso and tail
+        "hf": "FOLDER",  # saved to disk by Hugging Face's `datasets`
+        "texts": "FOLDER",  # jsonl files of texts, for pre-training
+        "docs": "FOLDER",  # documents of people, cut into passages
+        "ir_datasets": "ID",  # MacAvaney et al. 2021
     },
 )
+"""Format, and module of this package with its `READER` -> what stands after `NAME:` in a corpus's name: a FOLDER (or
+URI), an ID, or nothing for a collection that is built in.
+"""
 
 
 def name_forms() -> str:
     """How a corpus can be named, for help and errors: `pydocs, FORMAT:FOLDER with FORMAT beir, … or texts, or …:ID`."""
-    built_in, folders, ids = ([name for name in FORMATS if FORMATS[name].place == p] for p in ("", "FOLDER", "ID"))
+    built_in, folders, ids = ([name for name in FORMATS if FORMATS[name] == p] for p in ("", "FOLDER", "ID"))
     forms = [*built_in, f"FORMAT:FOLDER with FORMAT {', '.join(folders[:-1])} or {folders[-1]}"]
     return ", ".join(forms) + "".join(f", or {name}:ID" for name in ids)
 
@@ -55,18 +44,18 @@ def refuse_unknown_form(name: str) -> None:
     kind, colon, place = name.partition(":")
     if kind not in FORMATS:
         raise unknown(FORMATS.kind, kind, FORMATS, hint=f"Write {name_forms()}.")
-    wanted = FORMATS[kind]
-    if colon and not wanted.place:
+    place_form = FORMATS[kind]
+    if colon and not place_form:
         raise UserError(f"corpus {name!r}: {kind} takes no place; write {kind}")
-    if wanted.place and not place:
-        raise UserError(f"corpus {name!r}: the {wanted.place.lower()} is missing; write {kind}:{wanted.place}")
+    if place_form and not place:
+        raise UserError(f"corpus {name!r}: the {place_form.lower()} is missing; write {kind}:{place_form}")
 
 
 def has_folder(name: str) -> bool:
     """Whether a corpus of this format is named by a folder or URI; True for names that are no format, such as groups of
     collections.
     """
-    return name not in FORMATS or FORMATS[name].place == "FOLDER"
+    return name not in FORMATS or FORMATS[name] == "FOLDER"
 
 
 PACKAGES = tuple(
@@ -156,7 +145,7 @@ class CorpusConfig(Config):
         """Name in metrics and tables: `pydocs`, an id with hyphens for slashes, or the last folder of the place; of
         a place that is one document, its name without the ending.
         """
-        if FORMATS[self.format].place == "ID":
+        if FORMATS[self.format] == "ID":
             return self.place.replace("/", "-")
         last = self.place.rstrip("/").rsplit("/", 1)[-1] if self.place else self.name
         return last[: -len(ending(last))] if self.format == "docs" and ending(last) in KINDS else last

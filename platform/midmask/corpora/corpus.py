@@ -10,12 +10,12 @@ else by white space: 4 are `query 0 doc grade` (TREC), 3 `query doc grade` (BEIR
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
-from midmask.corpora.chunks import Piece, Record, RecordPiece, TextPiece, lines, read_id, whole_grade
+from midmask.corpora.chunks import Piece, TextPiece, read_id, whole_grade
 from midmask.corpora.opening import UnusableFile, measure_file, open_text
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -32,8 +32,8 @@ class CorpusPieces:
     """
 
     docs: Sequence[Piece]
-    queries: Sequence[RecordPiece] = ()
-    qrels: Sequence[RecordPiece] = ()
+    queries: Sequence[Piece] = ()
+    qrels: Sequence[Piece] = ()
     unions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -44,10 +44,6 @@ class CorpusPieces:
             for rows in ("docs", "queries", "qrels")
         }
         return replace(self, **parts)
-
-    def files(self) -> Iterator[str]:
-        """Files by name within the corpus, each once, in order."""
-        yield from dict.fromkeys(piece.file for piece in (*self.docs, *self.queries, *self.qrels))
 
 
 def find_file(folder: Place, names: list[str], layout: str, *, optional: bool = False) -> str:
@@ -99,16 +95,10 @@ def text_pieces(
     folder: Place,
     files: Iterable[str],
     parse: Callable[[Any], tuple[Any, ...]],
-    *,
-    of_objects: bool = False,
-    split: str = "",
-    skip: int = 0,
-    cut: Callable[[BinaryIO, int], Iterator[Record]] = lines,
+    **settings: Any,
 ) -> list[TextPiece]:
-    """The pieces of files of one kind of rows; see `TextPiece`."""
-    make = partial(
-        TextPiece, rows=rows, folder=folder, parse=parse, split=split, skip=skip, cut=cut, of_objects=of_objects
-    )
+    """The pieces of files of one kind of rows. settings: of `TextPiece`."""
+    make = partial(TextPiece, rows=rows, folder=folder, parse=parse, **settings)
     return [make(file=file, size=measure_file(folder / file)) for file in files]
 
 

@@ -13,12 +13,13 @@ from itertools import chain, islice
 from typing import Any
 
 from midmask.core.config import library_versions
-from midmask.corpora.chunks import Fault, RecordPiece
+from midmask.corpora.chunks import Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces, is_leftover
 from midmask.corpora.documents import KINDS, ending
-from midmask.corpora.documents.blocks import DAMAGED, NO_TEXT, BadRow, DocumentFile, ParsedDocument, Unreadable
+from midmask.corpora.documents.blocks import DAMAGED, NO_TEXT, DocumentFile, ParsedDocument, Unreadable
 from midmask.corpora.documents.passages import cut_passages, passage_id, splitter
+from midmask.corpora.reader import Reader
 from midmask.errors import UserError, how_to_install, reason
 from midmask.store.place import Place
 
@@ -68,60 +69,46 @@ def _walk(root: str) -> Iterator[tuple[str, int]]:
                 yield os.path.relpath(file, root), os.path.getsize(file)
 
 
-@dataclass(frozen=True)
-class _Passage:
-    """A passage as a record of its piece."""
-
-    doc_id: str
-    title: str
-    text: str
-
-
-def _values(record: _Passage | BadRow) -> tuple[str, str, str]:
-    if isinstance(record, BadRow):
-        raise Fault(record.kind)
-    return record.doc_id, record.title, record.text
+Passage = tuple[str, str, str]
+"""doc_id, title and text."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DocumentPiece(RecordPiece):
+class DocumentPiece(Piece):
     """A document; its records are its passages, and a fault for each row that gives none, or for the file."""
 
-    place: Place
+    source: DocumentFile
     passage_words: int
-    text_column: str | None
-    title_column: str | None
 
-    def records(self) -> Iterator[tuple[int, _Passage | BadRow]]:
-        source = DocumentFile(self.file, self.place, self.text_column, self.title_column)
-        found = False
+    def records(self) -> Iterator[tuple[int, Passage | Unreadable]]:
+        is_empty = True
         try:
-            for document in KINDS[ending(self.file)].read(source):
-                if isinstance(document, BadRow):
-                    rows: Iterator[tuple[int, _Passage | BadRow]] = iter([(document.line, document)])
+            for document in KINDS[ending(self.file)].read(self.source):
+                if isinstance(document, Unreadable):
+                    rows: Iterator[tuple[int, Passage | Unreadable]] = iter([(document.line, document)])
                 else:
                     rows = self._passages(document)
                 for row in rows:
-                    found = True
+                    is_empty = False
                     yield row
-            if not found:
+            if is_empty:
                 raise Unreadable(NO_TEXT)
         except Unreadable as error:
-            yield 0, BadRow(error.kind, 0, error.detail)
+            yield 0, error
         except (OSError, RecursionError) as error:
-            yield 0, BadRow(DAMAGED, 0, reason(error))
+            yield 0, Unreadable(DAMAGED, reason(error))
 
-    def _passages(self, document: ParsedDocument) -> Iterator[tuple[int, _Passage]]:
+    def _passages(self, document: ParsedDocument) -> Iterator[tuple[int, Passage]]:
         untitled = _stem(self.file) if document.row is None else ""
         passages = cut_passages(document.blocks, document.title, self.passage_words, untitled=untitled)
         first = list(islice(passages, 2))
         whole = document.row is not None and len(first) == 1
         for number, passage in enumerate(chain(first, passages), start=1):
             doc_id = passage_id(self.file, None if whole else passage, document.row)
-            yield document.row or number, _Passage(doc_id, passage.title, passage.text)
+            yield document.row or number, (doc_id, passage.title, passage.text)
 
-    def quote(self, record: _Passage | BadRow) -> str:
-        return record.text.encode("utf-8", "backslashreplace").decode()
+    def quote(self, record: Passage) -> str:
+        return record[2]
 
 
 def _stem(file: str) -> str:
@@ -136,65 +123,59 @@ CUTTING_VERSION = 1
 PARSERS = ("charset-normalizer", "markdown-it-py", "lxml", "pypdf")
 
 
-@dataclass(frozen=True)
-class DocumentsReader:
-    """Reads documents; files count by name and contents, as do the rules of cutting and the parsers' versions. Files
-    that are no documents do not count: their number in the result is that of the first reading.
+def open_documents(config: CorpusConfig) -> CorpusPieces:
+    """The documents in the order of their paths.
+
+    Raises:
+        UserError: if there is none, naming what is there instead, or a package is missing that some of them need.
     """
-
-    layout: str = LAYOUT
-
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The documents in the order of their paths.
-
-        Raises:
-            UserError: if there is none, naming what is there instead, or a package is missing that some of them need.
-        """
-        folder = Place.named(config.place)
-        if not folder.exists():
-            raise UserError(f"there is no folder or file {folder}; wanted are {LAYOUT}")
-        left_out: dict[str, int] = {}
-        if folder.is_folder():
-            sizes, left_out = list_documents(folder)
-            places = {file: folder / file for file in sizes}
-        else:
-            name = folder.base.rsplit("/", 1)[-1]
-            if ending(name) not in KINDS:
-                raise UserError(f"{folder} is no document by its name; read are {', '.join(KINDS)}")
-            sizes, places = {name: folder.size()}, {name: folder}
-        for file in sizes:
-            if (package := KINDS[ending(file)].package) and find_spec(package) is None:
-                raise UserError(
-                    f"{folder}: {file} needs the package {package}, which is not installed; type: "
-                    f"{how_to_install('documents')}"
-                )
-        docs = [
-            DocumentPiece(
-                rows="docs",
-                file=file,
-                size=size,
-                parse=_values,
-                max_characters=config.max_characters,
-                place=places[file],
-                passage_words=config.passage_words,
-                text_column=config.text_column,
-                title_column=config.title_column,
+    folder = Place.named(config.place)
+    if not folder.exists():
+        raise UserError(f"there is no folder or file {folder}; wanted are {LAYOUT}")
+    left_out: dict[str, int] = {}
+    if folder.is_folder():
+        sizes, left_out = list_documents(folder)
+        places = {file: folder / file for file in sizes}
+    else:
+        name = folder.base.rsplit("/", 1)[-1]
+        if ending(name) not in KINDS:
+            raise UserError(f"{folder} is no document by its name; read are {', '.join(KINDS)}")
+        sizes, places = {name: folder.size()}, {name: folder}
+    for file in sizes:
+        if (package := KINDS[ending(file)].package) and find_spec(package) is None:
+            raise UserError(
+                f"{folder}: {file} needs the package {package}, which is not installed; type: "
+                f"{how_to_install('documents')}"
             )
-            for file, size in sizes.items()
-        ]
-        return CorpusPieces(docs, left_out=left_out)
+    docs = [
+        DocumentPiece(
+            rows="docs",
+            file=file,
+            size=size,
+            parse=tuple,
+            max_characters=config.max_characters,
+            source=DocumentFile(file, places[file], config.text_column, config.title_column),
+            passage_words=config.passage_words,
+        )
+        for file, size in sizes.items()
+    ]
+    return CorpusPieces(docs, left_out=left_out)
 
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        pieces = [piece for piece in self.open(config).docs if isinstance(piece, DocumentPiece)]
-        versions = {end: KINDS[end].version for piece in pieces if KINDS[end := ending(piece.file)].version > 1}
-        return {
-            "cutting": CUTTING_VERSION,
-            "passage_words": config.passage_words,
-            "columns": [config.text_column, config.title_column],
-            "libraries": library_versions(PARSERS) | splitter(),
-            "files": {piece.file: _digest(piece.place) for piece in pieces},
-            **({"versions": versions} if versions else {}),
-        }
+
+def documents_identity(config: CorpusConfig) -> dict[str, Any]:
+    """Files count by name and contents, as do the rules of cutting and the parsers' versions. Files that are no
+    documents do not count: their number in the result is that of the first reading.
+    """
+    sources = [piece.source for piece in open_documents(config).docs if isinstance(piece, DocumentPiece)]
+    versions = {end: KINDS[end].version for source in sources if KINDS[end := ending(source.name)].version > 1}
+    return {
+        "cutting": CUTTING_VERSION,
+        "passage_words": config.passage_words,
+        "columns": [config.text_column, config.title_column],
+        "libraries": library_versions(PARSERS) | splitter(),
+        "files": {source.name: _digest(source.place) for source in sources},
+        **({"versions": versions} if versions else {}),
+    }
 
 
 def _digest(file: Place) -> str:
@@ -205,4 +186,4 @@ def _digest(file: Place) -> str:
         return reason(error)
 
 
-READER = DocumentsReader()
+READER = Reader(LAYOUT, open_documents, documents_identity)

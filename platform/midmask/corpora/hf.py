@@ -20,10 +20,10 @@ from functools import partial
 from typing import Any
 
 from midmask.corpora.beir import passage_values, query_values
-from midmask.corpora.chunks import RecordPiece
+from midmask.corpora.chunks import Piece
 from midmask.corpora.corpus import CorpusPieces, data_files, judgement_values, split_names
 from midmask.corpora.opening import UnusableFile, measure_file
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
@@ -50,7 +50,7 @@ the ids of texts alone.
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrowPiece(RecordPiece):
+class ArrowPiece(Piece):
     """An Arrow file; its lines are rows. columns: the names of those that are read."""
 
     folder: Place
@@ -162,4 +162,4 @@ def _files(state: Place) -> list[str]:
         raise UserError(f"{state}: no list '_data_files' in it; save the dataset again") from None
 
 
-READER = FolderReader(LAYOUT, open_hf)
+READER = folder_reader(LAYOUT, open_hf)

@@ -11,16 +11,12 @@
 
 from midmask.corpora.chunks import check_columns
 from midmask.corpora.corpus import CorpusPieces, data_files, find_file, qrel_pieces, split_names, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError
 from midmask.store.place import Place
 
 NO_TITLE = "-"
 """What RocketQA's files hold where a page has no title."""
-
-
-def plain_title(title: str) -> str:
-    return "" if title.strip() == NO_TITLE else title.strip()
 
 
 LAYOUT = (
@@ -39,7 +35,7 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 def parse_titled(text: str) -> tuple[str, str, str]:
     """(doc_id, title, text) of one line of three columns."""
     doc_id, title, passage = check_columns(text.split("\t"), "id", "title", "text")
-    return doc_id.strip(), plain_title(title), passage
+    return doc_id.strip(), "" if title.strip() == NO_TITLE else title.strip(), passage
 
 
 def parse_query(text: str) -> tuple[str, str]:
@@ -82,4 +78,4 @@ def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str
     return (present[0], present[1]) if present[0] else None
 
 
-READER = FolderReader(LAYOUT, open_msmarco)
+READER = folder_reader(LAYOUT, open_msmarco)

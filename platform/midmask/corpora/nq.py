@@ -31,7 +31,7 @@ from midmask.corpora.corpus import (
     text_pieces,
 )
 from midmask.corpora.opening import BrokenFile, open_text
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError, quoted
 from midmask.store.place import Place
 
@@ -194,4 +194,4 @@ def _has_header(folder: Place, file: str) -> bool:
         return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 
-READER = FolderReader(LAYOUT, open_nq)
+READER = folder_reader(LAYOUT, open_nq)

@@ -19,7 +19,7 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from midmask.core.randomness import hash64, uniform
-from midmask.corpora.chunks import ORIGIN, RAW_CHARACTERS
+from midmask.corpora.chunks import BLOCKS, VALUES, Fault, Piece
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
 from midmask.corpora.duplicates import clusters, plain_words, signatures, similar_pairs
+from midmask.corpora.reader import Reader
 from midmask.corpora.writer import DOCS, QRELS, QUERIES
 from midmask.errors import UserError
 
@@ -54,20 +55,8 @@ HEADINGS = frozenset(
 )
 
 
-class Docstring(NamedTuple):
-    """A docstring with the dotted name of what it documents and the line it begins on."""
-
-    name: str
-    line: int
-    text: str
-
-
-class Pair(NamedTuple):
-    """Both are lines of words with single spaces. rule: why it is left out, or None."""
-
-    summary: str
-    body: str
-    rule: str | None
+Docstring = tuple[str, int, str]
+"""The dotted name of what it documents, the line it begins on, and the text."""
 
 
 def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
@@ -80,7 +69,7 @@ def docstrings(source: bytes, module: str) -> Iterator[Docstring]:
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
     if text := ast.get_docstring(tree):
-        yield Docstring(module, 1, text)
+        yield module, 1, text
     yield from _walk_definitions(tree, module)
 
 
@@ -89,7 +78,7 @@ def _walk_definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}.{child.name}"
             if text := ast.get_docstring(child):
-                yield Docstring(name, child.body[0].lineno, text)
+                yield name, child.body[0].lineno, text
             yield from _walk_definitions(child, name)
         elif isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
             yield from _read_attached(child.value, prefix)
@@ -107,7 +96,7 @@ def _read_attached(call: ast.Call, prefix: str) -> Iterator[Docstring]:
     named = ".".join(_string(leaf) or _dotted_name(leaf) for leaf in leaves[:-1])
     if text and named:
         name = named if "." in named else f"{prefix}.{named}"
-        yield Docstring("".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text))
+        yield "".join(name.split()), leaves[-1].lineno, inspect.cleandoc(text)
 
 
 def _dotted_name(node: ast.expr) -> str:
@@ -123,17 +112,19 @@ def _string(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def pair(text: str, max_characters: int) -> Pair:
-    """The first sentence of a docstring, and all after it; or the rule by which it is left out."""
+def pair(text: str, max_characters: int) -> tuple[str, str, str | None]:
+    """The first sentence of a docstring and all after it, as lines of words with single spaces; and the rule by which
+    they are left out, or None.
+    """
     text = RULE_LINE.sub("", ROLE.sub(r"\1", text)).replace("``", "`")
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
     while paragraphs and SIGNATURE.fullmatch(paragraphs[0]):
         paragraphs = paragraphs[1:]
     if not paragraphs:
-        return Pair("", "", NO_SUMMARY)
+        return "", "", NO_SUMMARY
     summary, *rest = SENTENCE_END.split(paragraphs[0], maxsplit=1)
     body = " ".join([*rest, *paragraphs[1:]])
-    return Pair(summary, body, _rule(summary, body, max_characters))
+    return summary, body, _rule(summary, body, max_characters)
 
 
 def _rule(summary: str, body: str, max_characters: int) -> str | None:
@@ -152,8 +143,6 @@ def _rule(summary: str, body: str, max_characters: int) -> str | None:
 
 
 NOT_PYTHON = "malformed file"
-FIELDS = ["rule", "name", "module", "summary", "text"]
-SCHEMA = pa.schema([*ORIGIN, *((name, pa.string()) for name in FIELDS)])
 LEFT_OUT = frozenset(
     "test tests _tests testing vendor _vendor vendored _vendored extern externals external third_party _third_party "
     "thirdparty thirdparty_files node_modules".split()
@@ -162,22 +151,23 @@ LEFT_OUT = frozenset(
 TEST_FILE = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 
 
-@dataclass(frozen=True)
-class SourcePiece:
-    """A module of an installed package. file: its path below the folder that holds the package.
+Row = tuple[str | None, ...]
+"""A docstring's values, or the rule that leaves it out alone (`chunks.VALUES`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePiece(Piece):
+    """A module of an installed package; its records are its docstrings. file: its path below the folder that holds the
+    package.
 
     It is found again where it is read, so a worker on another machine reads its own copy of the same version.
     """
 
     package: str
     version: str
-    file: str
-    size: int
-    max_characters: int
 
-    def read(self) -> Iterator[pa.Table]:
-        """One row per docstring, with summary and body (`text`), or the rule that leaves it out.
-
+    def records(self) -> Iterator[tuple[int, Row | Fault]]:
+        """
         Raises:
             UserError: if this machine has another version of the package.
         """
@@ -185,24 +175,16 @@ class SourcePiece:
             raise UserError(
                 f"pydocs: {self.package} is {here} on {platform.node()} but {self.version} on the driver; install one"
             )
-        rows = [{"file": self.file, **row} for row in self._rows()]
-        yield pa.Table.from_pylist(rows, schema=SCHEMA)
-
-    def _rows(self) -> Iterator[dict[str, object]]:
         module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         source = (package_folder(self.package).parent / self.file).read_bytes()
         try:
             found = list(docstrings(source, module))
         except (SyntaxError, ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", None) or 1
-            yield {"line": line, "fault": NOT_PYTHON, "raw": str(error)[:RAW_CHARACTERS]}
+            yield getattr(error, "lineno", None) or 1, Fault(NOT_PYTHON, raw=str(error))
             return
         for name, line, text in found:
             summary, body, rule = pair(text.encode(errors="replace").decode(), self.max_characters)
-            if rule:
-                yield {"line": line, "rule": rule}
-            else:
-                yield {"line": line, "name": name, "module": module, "summary": summary, "text": body}
+            yield line, (rule,) if rule else (None, name, module, summary, body)
 
 
 @cache
@@ -241,31 +223,38 @@ def _source_sizes(folder: Path) -> Iterator[tuple[str, int]]:
                 yield f"{inside}/{file}", os.path.getsize(os.path.join(root, file))
 
 
-@dataclass(frozen=True)
-class PydocsReader:
-    """Reads the installed packages; their versions, and this Python, are what decides the rows."""
-
-    layout: str = "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries"
-
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """A piece for each module, packages in the order given, modules by path."""
-        return CorpusPieces(
-            [
-                SourcePiece(package, package_version(package), file, size, config.max_characters)
-                for package in config.packages
-                for file, size in _source_sizes(package_folder(package))
-            ]
-        )
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        """The packages in order, and this Python, whose grammar must parse them."""
-        return {
-            "python": ".".join(platform.python_version_tuple()[:2]),
-            "packages": [f"{name}=={package_version(name)}" for name in config.packages if package_folder(name)],
-        }
+def open_packages(config: CorpusConfig) -> CorpusPieces:
+    """A piece for each module of the installed packages, packages in the order given, modules by path."""
+    return CorpusPieces(
+        [
+            SourcePiece(
+                rows="docstrings",
+                file=file,
+                size=size,
+                parse=tuple,
+                max_characters=config.max_characters,
+                package=package,
+                version=package_version(package),
+            )
+            for package in config.packages
+            for file, size in _source_sizes(package_folder(package))
+        ]
+    )
 
 
-READER = PydocsReader()
+def packages_identity(config: CorpusConfig) -> dict[str, Any]:
+    """The packages in order and their versions, and this Python, whose grammar must parse them."""
+    return {
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "packages": [f"{name}=={package_version(name)}" for name in config.packages if package_folder(name)],
+    }
+
+
+READER = Reader(
+    "built in: docstrings of installed packages (corpus.packages), with their summary lines as queries",
+    open_packages,
+    packages_identity,
+)
 
 
 GENERIC = 10
@@ -284,7 +273,7 @@ def pair_up(tables: Iterator[pa.Table], config: CorpusConfig) -> tuple[pa.Table,
     Raises:
         UserError: if no docstring is left.
     """
-    table = pa.concat_tables(table.select(FIELDS) for table in chain([SCHEMA.empty_table()], tables))
+    table = pa.concat_tables(chain([BLOCKS["docstrings"].empty_table()], tables)).select(VALUES["docstrings"])
     left_out = Counter(table["rule"].to_pylist())
     rules = {str(rule): number for rule, number in left_out.items() if rule}
     rules["docstrings"] = len(table)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from midmask.corpora.config import FORMATS, CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
@@ -15,49 +15,48 @@ READER_VERSION = 2
 """Raised whenever a reader gives other rows for the same source."""
 
 
-class Reader(Protocol):
-    """Reads one format: `READER` of its module. Its methods raise UserError, which names the missing file, folder,
+@dataclass(frozen=True)
+class Reader:
+    """Reads one format: `READER` of its module. Its functions raise UserError, which names the missing file, folder,
     column or package and the layout wanted.
 
     layout: what a collection of this format consists of, in one line, for errors and the guide.
-    """
-
-    @property
-    def layout(self) -> str: ...
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The corpus's parts; only names of files and first lines are read."""
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        """What decides the rows besides the config's own fields, as plain data."""
-
-
-@dataclass(frozen=True)
-class FolderReader:
-    """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
-
-    open_folder: folder -> the corpus's parts, or UserError; the longest passage is set here.
+    open: config -> the corpus's parts; only names of files and first lines are read.
+    identity: config -> what decides the rows besides the config's own fields, as plain data.
     """
 
     layout: str
-    open_folder: Callable[[Place], CorpusPieces]
+    open: Callable[[CorpusConfig], CorpusPieces]
+    identity: Callable[[CorpusConfig], dict[str, Any]]
 
-    def open(self, config: CorpusConfig) -> CorpusPieces:
+
+def folder_reader(layout: str, open_folder: Callable[[Place], CorpusPieces]) -> Reader:
+    """Reads a format whose collections are folders: files count by name and contents, not by where they lie.
+
+    Args:
+        open_folder: folder -> the corpus's parts, or UserError; the longest passage is set here.
+    """
+
+    def open_named(config: CorpusConfig) -> CorpusPieces:
         folder = Place.named(config.place)
         if folder.exists() and not folder.is_folder():
             raise UserError(
-                f"corpus {config.name}: {folder} is a file; wanted is a folder with {self.layout}. To read a single "
+                f"corpus {config.name}: {folder} is a file; wanted is a folder with {layout}. To read a single "
                 f"document, write docs:{config.place}"
             )
-        return self.open_folder(folder).limited_to(config.max_characters)
+        return open_folder(folder).limited_to(config.max_characters)
 
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        folder = Place.named(config.place)
-        return {"files": {file: (folder / file).digest() for file in self.open(config).files()}}
+    def identity(config: CorpusConfig) -> dict[str, Any]:
+        corpus, folder = open_named(config), Place.named(config.place)
+        files = dict.fromkeys(piece.file for piece in (*corpus.docs, *corpus.queries, *corpus.qrels))
+        return {"files": {file: (folder / file).digest() for file in files}}
+
+    return Reader(layout, open_named, identity)
 
 
 def reader_of(name: str) -> Reader:
     """The reader of a format in `FORMATS`; imports its module."""
-    reader: Reader = import_module(f"midmask.corpora.{FORMATS[name].module}").READER
+    reader: Reader = import_module(f"midmask.corpora.{name}").READER
     return reader
 
 
@@ -110,21 +109,16 @@ def recognise(folder: str) -> str:
     Raises:
         UserError: if no reader opens the folder, naming the choices.
     """
-    names = [f"{name}:{folder}" for name, format_ in FORMATS.items() if format_.place == "FOLDER"]
-    found = next((name for name in names if _can_open(name)), None)
-    if found is None:
-        raise UserError(
-            f"{folder}: no format is recognised in it; name one, to see what is missing: {', '.join(names)}; or, of a "
-            "published collection, ir_datasets:ID"
-        )
-    return found
-
-
-def _can_open(name: str) -> bool:
-    try:
-        open_corpus(CorpusConfig(name=name))
-    except UnusableFile:  # its layout, with a file that its reader refuses by name
-        return True
-    except UserError:
-        return False
-    return True
+    names = [f"{name}:{folder}" for name, place in FORMATS.items() if place == "FOLDER"]
+    for name in names:
+        try:
+            open_corpus(CorpusConfig(name=name))
+        except UnusableFile:  # its layout, with a file that its reader refuses by name
+            return name
+        except UserError:
+            continue
+        return name
+    raise UserError(
+        f"{folder}: no format is recognised in it; name one, to see what is missing: {', '.join(names)}; or, of a "
+        "published collection, ir_datasets:ID"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from midmask.corpora.beir import passage_values
 from midmask.corpora.chunks import is_nothing, read_text, read_title
 from midmask.corpora.corpus import CorpusPieces, data_files, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -34,4 +34,4 @@ def open_texts(folder: Place) -> CorpusPieces:
     return CorpusPieces(text_pieces("docs", folder, files, text_values, of_objects=True))
 
 
-READER = FolderReader(LAYOUT, open_texts)
+READER = folder_reader(LAYOUT, open_texts)

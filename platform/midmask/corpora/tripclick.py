@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from midmask.corpora.chunks import Record, lines
 from midmask.corpora.corpus import CorpusPieces, data_files, one_file_each, qrel_pieces, text_pieces
-from midmask.corpora.reader import FolderReader
+from midmask.corpora.reader import folder_reader
 from midmask.errors import UserError
 from midmask.store.place import Place
 
@@ -85,11 +85,8 @@ def _content(text: str, tag: str) -> str:
 
 def _field(content: str, tag: str) -> str:
     """The text of the first element of this name, without tags and with entities resolved; "" if there is none."""
-    opening = re.search(rf"<{tag}\b[^<>]*>", content, re.IGNORECASE)
-    closing = opening and re.compile(rf"</{tag}>", re.IGNORECASE).search(content, opening.end())
-    if not opening or not closing:
-        return ""
-    return html.unescape(_TAG.sub(" ", content[opening.end() : closing.start()])).strip()
+    match = re.search(rf"<{tag}\b[^<>]*>(.*?)</{tag}>", content, re.IGNORECASE | re.DOTALL)
+    return html.unescape(_TAG.sub(" ", match[1])).strip() if match else ""
 
 
 def open_tripclick(folder: Place) -> CorpusPieces:
@@ -130,4 +127,4 @@ def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
     return one_file_each(claims)
 
 
-READER = FolderReader(LAYOUT, open_tripclick)
+READER = folder_reader(LAYOUT, open_tripclick)

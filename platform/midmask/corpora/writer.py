@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from midmask.store.place import Place
-from midmask.store.tables import read_batches, read_table, writing_table
+from midmask.store.tables import read_passages, read_table, writing_table
 
 GROUP_ROWS = 2_048
 SHARD_GROUPS = 8
@@ -27,36 +27,36 @@ SELF_MATCHES = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
 MISSING_PASSAGES = pa.schema([("doc_id", pa.string())])
 
 
-def regroup(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The same rows, with the schema's columns only, in tables of exactly 2,048 rows; the last may be shorter."""
+def regroup(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same passages, with the columns of DOCS only, in tables of exactly 2,048 rows; the last may be shorter."""
     waiting: list[pa.Table] = []
     rows = 0
     for table in tables:
-        table = table.select(schema.names)
+        table = table.select(DOCS.names)
         while rows + len(table) >= GROUP_ROWS:
             cut = GROUP_ROWS - rows
-            yield _one_chunk([*waiting, table.slice(0, cut)], schema)
+            yield _one_chunk([*waiting, table.slice(0, cut)], DOCS)
             waiting, rows, table = [], 0, table.slice(cut)
         if len(table):
             waiting.append(table)
             rows += len(table)
     if rows:
-        yield _one_chunk(waiting, schema)
+        yield _one_chunk(waiting, DOCS)
 
 
 def _one_chunk(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables).cast(schema).combine_chunks()
 
 
-def write_shards(tables: Iterable[pa.Table], place: Place, schema: pa.Schema = DOCS) -> int:
+def write_shards(passages: Iterable[pa.Table], place: Place) -> int:
     """Writes shards 00000.parquet, 00001.parquet, ... of at most 16,384 rows; gives the number of rows.
 
-    Only one row group is held in memory, and an error in `tables` leaves no half-written shard behind.
+    Only one row group is held in memory, and an error in `passages` leaves no half-written shard behind.
     """
-    groups = regroup(tables, schema)
+    groups = regroup(passages)
     rows = 0
     for number, first in enumerate(groups):
-        with writing_table(place / f"{number:05d}.parquet", schema) as writer:
+        with writing_table(place / f"{number:05d}.parquet", DOCS) as writer:
             for group in chain([first], islice(groups, SHARD_GROUPS - 1)):
                 writer.write_table(group)
                 rows += len(group)
@@ -100,7 +100,7 @@ def export_beir(corpus: Place, folder: Place) -> None:
     """
     docs = corpus / "docs"
     passages = (
-        row for shard in docs.names() for columns in read_shard(docs / shard) for row in zip(*columns, strict=True)
+        row for shard in docs.names() for columns in read_passages(docs / shard) for row in zip(*columns, strict=True)
     )
     asked = read_table(corpus / "queries.parquet").to_pylist()
     queries = ({"_id": row["query_id"], "text": row["text"]} for row in asked)
@@ -108,12 +108,6 @@ def export_beir(corpus: Place, folder: Place) -> None:
     for row in read_table(corpus / "qrels.parquet").to_pylist():
         qrels.setdefault(row["split"], []).append((row["query_id"], row["doc_id"], row["grade"]))
     write_beir(folder, passages, queries, qrels)
-
-
-def read_shard(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Ids, titles and texts of a shard of `docs/`, a row group at a time."""
-    for batch in read_batches(shard, GROUP_ROWS):
-        yield batch["doc_id"].to_pylist(), batch["title"].to_pylist(), batch["text"].to_pylist()
 
 
 def write_lines(place: Place, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.corpora import CorpusConfig, open_corpus
 from midmask.corpora.chunks import Piece
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import open_corpus
 from midmask.experiment.graph import Step
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.store.tables import read_batches

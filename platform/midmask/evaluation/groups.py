@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from midmask.core.registry import Registry
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.errors import UserError
 from midmask.store.place import Place
 

@@ -9,7 +9,8 @@ refused before anything is computed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from midmask.corpora import CorpusConfig, corpus_identity, judged_splits
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import corpus_identity, judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.groups import GROUPS, folders, group_average, group_corpora
 from midmask.evaluation.step import EvaluateConfig

@@ -11,7 +11,7 @@ from typing import Any
 from midmask.core.config import Config, fingerprint, identity_of, library_versions
 from midmask.experiment.kinds import KINDS, StepKind
 from midmask.experiment.steps import PretrainConfig, TrainingConfig
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD
 from midmask.store.place import Place
 
 FORMAT = 3

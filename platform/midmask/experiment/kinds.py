@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from midmask import corpora
 from midmask.core.config import Config
-from midmask.corpora import CorpusConfig
-from midmask.corpora.assemble import JoinConfig
+from midmask.corpora.assemble import JoinConfig, join, prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.experiment import steps
 from midmask.experiment.steps import UntunedConfig, untuned
@@ -119,13 +118,13 @@ KINDS: Mapping[str, StepKind] = {
     for kind in (
         # Collections, and what is derived from their texts
         StepKind(
-            "prepare", CorpusConfig, corpora.prepare, runs="stream", whole_collection=True, named_by_content=True,
+            "prepare", CorpusConfig, prepare, runs="stream", whole_collection=True, named_by_content=True,
             is_collection=True, texts_per_second=25_000, nominal_seconds=10.0,
         ),
         StepKind(
             "queries", QueriesConfig, make_queries, runs="driver", whole_collection=True, texts_per_second=600,
         ),
-        StepKind("join", JoinConfig, corpora.join, whole_collection=True, texts_per_second=40_000),
+        StepKind("join", JoinConfig, join, whole_collection=True, texts_per_second=40_000),
         StepKind(
             "tokenise", TokensConfig, tokens.tokenise, runs="shards", whole_collection=True, texts_per_second=4_500,
         ),

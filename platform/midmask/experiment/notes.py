@@ -6,7 +6,7 @@ Also what was found in the run files that ranked lists were read from. Apart fro
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from midmask.corpora.statistics import describe_missing
+from midmask.corpora.assemble import describe_missing
 from midmask.errors import how_to_set
 from midmask.store.artifact import Artifact
 

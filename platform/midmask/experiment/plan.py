@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from midmask.core.config import flatten, override
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.corpora.documents.passages import splitter
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from midmask.core.config import Config, added, as_user_error, flatten, override
-from midmask.corpora import CorpusConfig, JoinConfig
+from midmask.corpora.assemble import JoinConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.representation import Representation

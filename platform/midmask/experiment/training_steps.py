@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from midmask.corpora import CorpusConfig, JoinConfig, corpus_identity
+from midmask.corpora.assemble import JoinConfig
+from midmask.corpora.config import CorpusConfig
+from midmask.corpora.reader import corpus_identity
 from midmask.encoders.backbone import BackboneConfig
 from midmask.errors import UserError
 from midmask.experiment.graph import Step

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from midmask.errors import UserError
 from midmask.retrieve.run_file import TIES_PARAM
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.tracking.names import ARTIFACT, RUN_FILE, artifact_key
 from midmask.tracking.reading import TrackedRow

@@ -4,7 +4,7 @@ A passage with nearly the text of a relevant one would teach the opposite of the
 finds these.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,9 @@ from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_batches, read_table, write_table
+from midmask.store.tables import read_passages, read_table, write_table
 
 PAIR = ["query_id", "doc_id"]
-ROWS_AT_ONCE = 2048
 NEAR = pa.schema([("doc_id", pa.string()), ("group", pa.int32()), ("similarity", pa.float32())])
 
 
@@ -40,21 +39,15 @@ def _begin(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> None:
     minima = [np.empty((0, BANDS * ROWS), np.uint32)]
     docs = inputs["corpus"].place / "docs"
     for shard in docs.names():
-        for doc_ids, texts in _batches(docs / shard, relevant):
-            names.extend(doc_ids)
-            minima.append(signatures(texts))
+        table = read_table(docs / shard, ["doc_id", "text"])
+        table = table.filter(pc.is_in(table["doc_id"], value_set=relevant))
+        if len(table):
+            names.extend(table["doc_id"].to_pylist())
+            minima.append(signatures(table["text"].to_pylist()))
     minima_GH, group = np.unique(np.concatenate(minima), axis=0, return_inverse=True)
     table = pa.table({"doc_id": pa.array(names, pa.string()), "group": pa.array(group.reshape(-1), pa.int32())})
     write_table(table, out / "positives.parquet")
     (out / "signatures.npy").write_array(minima_GH)
-
-
-def _batches(shard: Place, wanted: pa.Array | None = None) -> Iterator[tuple[list[str], list[str]]]:
-    """Ids and texts of a shard's passages, or of the wanted ones, some at a time."""
-    for batch in read_batches(shard, ROWS_AT_ONCE, ["doc_id", "text"]):
-        rows = batch if wanted is None else batch.filter(pc.is_in(batch["doc_id"], value_set=wanted))
-        if len(rows):
-            yield rows["doc_id"].to_pylist(), rows["text"].to_pylist()
 
 
 def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
@@ -62,7 +55,7 @@ def _worker(config: NearDuplicatesConfig, inputs: Inputs, out: Place) -> Callabl
 
     def make(name: str) -> None:
         tables = [NEAR.empty_table()]
-        for doc_ids, texts in _batches(inputs["corpus"].place / "docs" / name):
+        for doc_ids, _, texts in read_passages(inputs["corpus"].place / "docs" / name):
             rows, group, similarity = groups.like(signatures(texts))
             columns = [pa.array(doc_ids, pa.string()).take(pa.array(rows)), group.astype(np.int32), similarity]
             tables.append(pa.table(columns, schema=NEAR))
@@ -86,18 +79,12 @@ class Groups:
         for order, keys, band_keys in zip(self._order_BG, self._keys_BG, _band_keys(minima_NH), strict=True):
             first, last = np.searchsorted(keys, band_keys, "left"), np.searchsorted(keys, band_keys, "right")
             row = np.repeat(np.arange(len(band_keys)), last - first)
-            met.append(row * len(keys) + order[spread(first, last)])
+            groups = [order[start:stop] for start, stop in zip(first.tolist(), last.tolist(), strict=True)]
+            met.append(row * len(keys) + np.concatenate([met[0], *groups]))
         row, group = np.divmod(np.unique(np.concatenate(met)), max(1, len(self._minima_GH)))
         similarity = (minima_NH[row] == self._minima_GH[group]).mean(axis=1).astype(np.float32)
         similar = similarity >= SIMILAR
         return row[similar], group[similar], similarity[similar]
-
-
-def spread(first: Ints, last: Ints) -> Ints:
-    """The numbers first[0] … last[0] - 1, then first[1] … last[1] - 1, and so on."""
-    counts = last - first
-    begins = np.cumsum(counts) - counts
-    return np.asarray(np.arange(counts.sum()) - np.repeat(begins, counts) + np.repeat(first, counts))
 
 
 def _band_keys(minima_NH: Signatures) -> NDArray[np.uint64]:

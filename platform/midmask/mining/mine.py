@@ -10,8 +10,6 @@ chosen negatives.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -154,20 +152,10 @@ def entries(negatives: pa.Table, positives: pa.Table) -> Iterator[HardNegatives]
     """Negatives (by query and list) and positives of some queries, query by query; queries without negatives do not
     come.
     """
-    relevant: dict[str, list[str]] = {}
-    for query_id, doc_id in _rows(positives["query_id"], positives["doc_id"]):
-        relevant.setdefault(query_id, []).append(doc_id)
-    for query_id, rows in groupby(
-        _rows(*(negatives[name] for name in ("query_id", "source", "doc_id"))), itemgetter(0)
-    ):
-        systems: dict[str, list[str]] = {}
-        for _, source, doc_id in rows:
-            systems.setdefault(source, []).append(doc_id)
-        yield HardNegatives(query_id, sorted(relevant.get(query_id, [])), systems)
-
-
-def _rows(*columns: Any) -> Iterator[tuple[str, ...]]:
-    return zip(*(column.to_pylist() for column in columns), strict=True)
+    relevant = positives.to_pandas().groupby("query_id")["doc_id"].agg(sorted)
+    lists = negatives.to_pandas().groupby(["query_id", "source"], sort=False)["doc_id"].agg(list)
+    for query_id, systems in lists.groupby("query_id", sort=False):
+        yield HardNegatives(query_id, relevant.get(query_id, []), systems.droplevel("query_id").to_dict())
 
 
 class Audit:

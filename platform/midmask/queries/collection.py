@@ -18,9 +18,9 @@ from midmask.core.arrays import Ints
 from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
-from midmask.corpora.writer import read_shard
 from midmask.queries.config import DEV, TEST, TRAIN, QueriesConfig
 from midmask.retrieve.bm25.words import StemmedWords
+from midmask.store import tables
 from midmask.store.place import Place
 
 BLOCK = 256
@@ -116,7 +116,7 @@ class CollectionFacts:
 def read_passages(corpus: Place) -> Iterator[list[Passage]]:
     """The passages of a prepared corpus in order, some at a time."""
     for shard in (corpus / "docs").names():
-        for columns in read_shard(corpus / "docs" / shard):
+        for columns in tables.read_passages(corpus / "docs" / shard):
             yield list(map(Passage, *columns))
 
 

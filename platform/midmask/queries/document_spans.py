@@ -30,12 +30,11 @@ from midmask.core.batch import TokenRows
 from midmask.core.config import Config, added
 from midmask.core.randomness import hash64, python_stream
 from midmask.corpora.documents.passages import sentences
-from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.masking.words import LEAST_WORDS, MOST_WORDS, phrases
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_table, writing_table
+from midmask.store.tables import read_passages, read_table, writing_table
 from midmask.text.tokens import ROW_GROUP
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 
@@ -156,7 +155,7 @@ def _read_documents(config: SpansConfig, shard: Place) -> Iterator[tuple[str, st
         by_title = config.documents == "titles" and bool(title)
         return by_title, title if by_title else doc_id
 
-    rows = (row for columns in read_shard(shard) for row in zip(*columns, strict=True))
+    rows = (row for columns in read_passages(shard) for row in zip(*columns, strict=True))
     for _, passages in groupby(rows, document):
         doc_ids, _, texts = zip(*passages, strict=True)
         yield doc_ids[0], "\n\n".join(texts)

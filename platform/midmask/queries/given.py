@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from midmask.corpora.ids import IdTable
 from midmask.corpora.opening import text_lines
 from midmask.store.place import Place
 from midmask.store.tables import read_table, writing_table
@@ -74,33 +73,36 @@ def sort_by_row(lines: Iterator[GivenLine], corpus: Place, out: Place) -> None:
     """Writes the files that the module names; given.json last, and nothing at all if it is there already."""
     if (out / "given.json").exists():
         return
-    ids = IdTable()
+    rows: dict[str, int] = {}
     for name in (corpus / "docs").names():
-        ids.add(read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist())
+        for doc_id in read_table(corpus / "docs" / name, ["doc_id"])["doc_id"].to_pylist():
+            rows[doc_id] = len(rows)
     counts: Counter[str] = Counter()
     with (
         (out / "quarantine.jsonl").writing() as quarantine,
         writing_table(out / "rows.parquet", SCHEMA) as writer,
     ):
         while block := list(islice(lines, BLOCK)):
-            kept = _keep_known(block, ids, quarantine, counts)
+            kept = _keep_known(block, rows, quarantine, counts)
             kept.sort(key=itemgetter(0))  # a passage's texts stay in their order
             columns = [[row for row, _ in kept], [text for _, text in kept]]
             writer.write_table(pa.table(columns, schema=SCHEMA), row_group_size=1 << 14)
     (out / "given.json").write_json({"lines": counts.total(), **counts})
 
 
-def _keep_known(block: list[GivenLine], ids: IdTable, quarantine: Any, counts: Counter[str]) -> list[tuple[int, str]]:
-    """(row of the passage, text) of the good lines; the others are quarantined."""
+def _keep_known(
+    block: list[GivenLine], rows: dict[str, int], quarantine: Any, counts: Counter[str]
+) -> list[tuple[int, str]]:
+    """(row of the passage, text) of the good lines; the others are quarantined. rows: of the corpus, by passage."""
     kept: list[tuple[int, str]] = []
-    for line, row in zip(block, ids.rows([line.doc_id for line in block]).tolist(), strict=True):
-        fault = line.fault or ("unknown id" if row < 0 else None)
+    for line in block:
+        fault = line.fault or (None if line.doc_id in rows else "unknown id")
         counts[fault or "kept"] += 1
         if fault:
             entry = {"kind": fault, "line": line.number, "doc_id": line.doc_id, "text": line.texts[0][:1000]}
             quarantine.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
         else:
-            kept += [(row, text) for text in line.texts]
+            kept += [(rows[line.doc_id], text) for text in line.texts]
     return kept
 
 

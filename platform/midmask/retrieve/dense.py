@@ -17,11 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from midmask.core.arrays import Doubles, Floats, Ints
-from midmask.core.config import ABSENT, library_versions
+from midmask.core.config import ABSENT, FAISS_BUILDS, library_versions
 from midmask.errors import UserError
 from midmask.retrieve.best import Candidates, Neighbours, Shard, in_order
 from midmask.retrieve.views import Views
-from midmask.store.checks import FAISS_BUILDS
 
 GATHERED = 512
 """Vectors copied at once for exact scoring; few enough to stay in the cache."""

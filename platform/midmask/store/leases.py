@@ -7,7 +7,6 @@ own clock.
 
 import contextlib
 import itertools
-import logging
 import os
 import time
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from typing import Any
 from midmask.core.process import machine, start_of, ticking
 from midmask.errors import UserError
 from midmask.store.place import Place
-
-log = logging.getLogger(__name__)
 
 LEASE = ".lease"
 """Ending of a lease's name."""
@@ -40,12 +37,6 @@ class LeaseWatch:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._seen: dict[str, tuple[Any, float]] = {}
-        self._has_said = False
-
-    def say_once(self, message: str, place: Place) -> None:
-        if not self._has_said:
-            self._has_said = True
-            log.warning(message, place)
 
     def lives(self, lease: Place) -> bool:
         state = _read_lease(lease)

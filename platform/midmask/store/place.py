@@ -1,4 +1,5 @@
-"""Errors of a store that no second try mends: it is full, read-only, or closed to this user."""
+"""A folder or file by path or URI, and the errors of a store that no second try mends: it is full, read-only, or closed
+to this user."""
 
 import contextlib
 import errno
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -59,16 +60,6 @@ WITH_RENAME = ("local", "hdfs", "mock")
 """Filesystems of pyarrow whose rename is atomic; on the others, a file appears when its stream is closed."""
 
 
-class Check(Protocol):
-    """Compares contents with what a record states."""
-
-    def check(self, file: "Place") -> bytes | None:
-        """Raises UserError if the file is damaged. The contents, where they were read into memory for it."""
-
-    def check_below(self, folder: "Place", copy: Path) -> None:
-        """Raises UserError if a file of the folder is damaged; reads the copy, a local folder."""
-
-
 @functools.lru_cache(64)
 def _open_filesystem(root: str, process: int) -> tuple[pyarrow.fs.FileSystem, str]:
     """The filesystem of a URI and the path of its root; one for each process, since its threads survive no fork."""
@@ -81,8 +72,9 @@ class Place:
     """A folder or file by path or URI. Files are written whole or not at all."""
 
     uri: str
-    # for a place in a finished artifact elsewhere: compares a file with its record when this process first opens it
-    digests: Check | None = field(default=None, compare=False, repr=False)
+    # of a place in a finished artifact elsewhere: `store.artifact.Digests`, which compares a file with the artifact's
+    # record when this process first opens it
+    digests: Any = field(default=None, compare=False, repr=False)
 
     @property
     def is_path(self) -> bool:
@@ -119,13 +111,15 @@ class Place:
             ) from None
         return filesystem, f"{base.rstrip('/')}{unquote(parts.path)}"
 
-    def exists(self) -> bool:
+    def _info(self) -> pyarrow.fs.FileInfo:
         filesystem, path = self.filesystem()
-        return bool(filesystem.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
+        return filesystem.get_file_info(path)
+
+    def exists(self) -> bool:
+        return bool(self._info().type != pyarrow.fs.FileType.NotFound)
 
     def is_folder(self) -> bool:
-        filesystem, path = self.filesystem()
-        return bool(filesystem.get_file_info(path).type == pyarrow.fs.FileType.Directory)
+        return bool(self._info().type == pyarrow.fs.FileType.Directory)
 
     def names(self) -> list[str]:
         """Sorted names of what lies directly inside; empty if the place does not exist."""
@@ -251,18 +245,17 @@ class Place:
 
     def size(self) -> int:
         """Bytes of this file, or of all files below this folder; 0 if there is nothing."""
-        filesystem, path = self.filesystem()
-        info = filesystem.get_file_info(path)
+        info = self._info()
         return int(info.size or 0) if info.type == pyarrow.fs.FileType.File else sum(self.sizes().values())
 
     def delete(self) -> None:
         """Removes the folder or file and all below it; nothing happens if it is not there."""
         filesystem, path = self.filesystem()
-        info = filesystem.get_file_info(path)
+        kind = self._info().type
         with contextlib.suppress(FileNotFoundError):  # another process was faster
-            if info.type == pyarrow.fs.FileType.Directory:
+            if kind == pyarrow.fs.FileType.Directory:
                 filesystem.delete_dir(path)
-            elif info.type == pyarrow.fs.FileType.File:
+            elif kind == pyarrow.fs.FileType.File:
                 filesystem.delete_file(path)
 
     def upload(self, folder: Path, last: str = "") -> None:

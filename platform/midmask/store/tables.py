@@ -35,20 +35,18 @@ def read_metadata(place: Place) -> pq.FileMetaData:
         return pq.read_metadata(stream)
 
 
-def read_row_groups(place: Place, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The row groups of a file, one after the other."""
-    with place.reading() as stream:
-        file = pq.ParquetFile(stream)
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=columns)
-
-
 def read_batches(
     place: Place, batch_size: int = 65_536, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, at most `batch_size` at a time."""
     with place.reading() as stream:
         yield from pq.ParquetFile(stream).iter_batches(batch_size, columns=columns)
+
+
+def read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Ids, titles and texts of a shard of a corpus's `docs/`, 2,048 at a time."""
+    for batch in read_batches(shard, 2_048):
+        yield batch["doc_id"].to_pylist(), batch["title"].to_pylist(), batch["text"].to_pylist()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from midmask.app.driver import ending, scale_notes, tell_cost
 from midmask.app.job import Options
 from midmask.core.config import flatten, override
 from midmask.core.process import shell_command
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.experiment.evaluations import refuse_missing_splits
 from midmask.store.place import Place
 from midmask.sweep.plan import describe, expected_steps, sweep_for

@@ -22,8 +22,7 @@ from midmask.experiment.plan import plan, rungs
 from midmask.experiment.schema import Recipe
 from midmask.experiment.training_steps import Survey
 from midmask.recipes.build import at_scale
-from midmask.store.artifact import Artifact
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact
 from midmask.store.place import Place
 from midmask.sweep.space import Space, budget, check, grid
 from midmask.sweep.study import open_study, outcomes

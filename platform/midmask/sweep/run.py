@@ -19,8 +19,7 @@ from midmask.core.process import VERBOSE, is_on
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.graph import Graph, Step, model_step
 from midmask.experiment.plan import Plan, plan
-from midmask.store.artifact import Artifact, load, produce
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load, produce
 from midmask.store.place import Place
 from midmask.sweep.conclusion import Trials, conclude, full_report, summary, systems_of
 from midmask.sweep.observer import TrialsObserver

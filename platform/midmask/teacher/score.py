@@ -1,9 +1,13 @@
-"""A teacher's scores of pairs of a query and a passage: the step that computes them, and the one that reads a file."""
+"""A teacher's scores of pairs of a query and a passage: the step that computes them, and the one that reads a file.
+
+Scored are every listed candidate, and the relevant passages of the listed queries. Negatives alone would not do: a loss
+compares them with the positive, and published code ends with a KeyError where that has no score.
+"""
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +17,26 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from midmask.core.arrays import Ints32
 from midmask.core.batch import TokenRows
 from midmask.core.config import Config, file_fingerprint, runtime
 from midmask.corpora.opening import write_lines
 from midmask.encoders.cross_encoder import read_cross_encoder
 from midmask.errors import UserError
 from midmask.exchange.score_files import read_scores_file
+from midmask.mining.listed import find_listed, stretches
 from midmask.mining.negatives import SCORES
 from midmask.retrieve.blocks import StoredPassages
+from midmask.retrieve.searched_queries import judged_queries, relevant_passages
 from midmask.retrieve.text_encoder import length_batches, run_batches
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
 from midmask.store.tables import read_table, write_table
-from midmask.teacher.candidates import COUNTS, FOLDER, by_query, write_candidates
 from midmask.text.tokens import encoder
+from midmask.training.examples import TokenTable
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +78,10 @@ class Scorer:
         """
         query_ids, query_of = np.unique(pairs["query_id"].to_numpy(), return_inverse=True)
         rows, passage_of = np.unique(pairs["row"].to_numpy(), return_inverse=True)
-        queries = _arrays(self._query_ids(self._texts(query_ids.tolist())))
+        queries = _tensors(self._query_ids(self._texts(query_ids.tolist())))
         stored = [self._passages.row(row) for row in rows.tolist()]
         texts = [f"{title} {text}".strip() if self._titles else text for _, title, text in stored]
-        passages = _arrays(self._passage_ids(texts))
+        passages = _tensors(self._passage_ids(texts))
         template, longest = self._teacher.template, self._teacher.max_length
         joint = len(template.between) - len(template.first) - len(template.last)
         uncut_N = _lengths(queries)[query_of] + _lengths(passages)[passage_of] + joint
@@ -93,26 +100,24 @@ class Scorer:
         places = pc.index_in(pa.array(query_ids, pa.string()), value_set=self._queries["query_id"].combine_chunks())
         return [str(text) for text in self._queries["text"].take(places).to_pylist()]
 
-    def _score(self, queries: list[Ints32], passages: list[Ints32]) -> NDArray[np.float32]:
+    def _score(self, queries: list[Tensor], passages: list[Tensor]) -> NDArray[np.float32]:
         pad_id = self._teacher.template.pad_id
         pairs = self._teacher.join(_pad(queries, pad_id), _pad(passages, pad_id)).to(self._device)
         with torch.inference_mode():
             return np.asarray(self._teacher(pairs).cpu().numpy(), dtype=np.float32)
 
 
-def _arrays(rows: list[list[int]]) -> list[Ints32]:
-    return [np.array(row, np.int32) for row in rows]
+def _tensors(rows: list[list[int]]) -> list[Tensor]:
+    return [torch.tensor(row, dtype=torch.int64) for row in rows]
 
 
-def _lengths(rows: list[Ints32]) -> NDArray[np.int64]:
+def _lengths(rows: list[Tensor]) -> NDArray[np.int64]:
     return np.array([len(row) for row in rows], np.int64)
 
 
-def _pad(rows: list[Ints32], pad_id: int) -> TokenRows:
+def _pad(rows: list[Tensor], pad_id: int) -> TokenRows:
     lengths_B = torch.from_numpy(_lengths(rows))
-    ids_BL = torch.full((len(rows), int(lengths_B.max())), pad_id)
-    ids_BL[torch.arange(ids_BL.shape[1]) < lengths_B[:, None]] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
-    return TokenRows(ids_BL, lengths_B, torch.zeros_like(lengths_B))
+    return TokenRows(pad_sequence(rows, True, pad_id), lengths_B, torch.zeros_like(lengths_B))
 
 
 def _refuse_nan(score_N: NDArray[np.float32], pairs: pa.Table) -> None:
@@ -141,6 +146,66 @@ class ScoreConfig(Config):
     jsonl: bool = Field(False, description="also write scores.jsonl.gz")
     shard_queries: int = Field(256, ge=1, description="queries of a shard, the unit of resuming and of spreading")
     threads: int = runtime(1, "CPU threads of each process", ge=1)
+
+
+FOLDER = "candidates"
+COUNTS = "candidates.json"
+
+
+def write_candidates(inputs: Inputs, out: Place, *, split: str, queries: int) -> None:
+    """Writes `candidates/00000.parquet` …, `queries` queries each: query_id, doc_id, relevant, and row, the passage's
+    number in the corpus; by query, then document. Does nothing if it is done.
+
+    Args:
+        inputs: corpus, and any number of lists whose names begin with "negatives" (negatives.parquet) or "ranked" (of a
+            search, of BM25 or from a file).
+        split: whose relevant passages, and whose ranked lists.
+
+    Raises:
+        UserError: if there is nothing to score.
+    """
+    if (out / COUNTS).exists():
+        return
+    listed = _drop_repeated(pa.concat_tables([_PAIRS.empty_table(), *_read_lists(inputs, split)]))
+    if not len(listed):
+        raise UserError(f"score: no list names a query of split {split!r}; mine negatives for it first")
+    relevant = relevant_passages(inputs["corpus"].place, split)
+    relevant = _drop_repeated(relevant.filter(pc.is_in(relevant["query_id"], value_set=listed["query_id"])))
+    table = _drop_repeated(pa.concat_tables([listed, relevant]))
+    table = table.join(relevant.append_column("relevant", pa.repeat(True, len(relevant))), ["query_id", "doc_id"])
+    table = table.set_column(2, "relevant", pc.fill_null(table["relevant"], False))
+    table = table.sort_by([("query_id", "ascending"), ("doc_id", "ascending")])
+    table = table.append_column("row", pa.array(TokenTable(inputs["corpus"].place / "docs").rows_of(table["doc_id"])))
+    for number, some in enumerate(by_query(table, queries)):
+        write_table(some, out / FOLDER / f"{number:05d}.parquet")
+    counts = {"queries": len(pc.unique(table["query_id"])), "pairs": len(table), "positives": len(relevant)}
+    (out / COUNTS).write_json({**counts, "positives_unlisted": len(table) - len(listed)})
+
+
+_PAIRS = pa.schema([("query_id", pa.string()), ("doc_id", pa.string())])
+
+
+def _read_lists(inputs: Inputs, split: str) -> Iterator[pa.Table]:
+    for name in sorted(inputs):
+        if name.startswith("negatives"):
+            yield read_table(inputs[name].place / "negatives.parquet", _PAIRS.names)
+        elif name.startswith("ranked"):
+            query_ids = judged_queries(inputs["corpus"], split, judged="relevant")
+            for piece, _ in stretches(find_listed([inputs[name]]), None, query_ids, split):
+                yield piece.select(_PAIRS.names)
+
+
+def _drop_repeated(table: pa.Table) -> pa.Table:
+    """Each (query_id, doc_id) once."""
+    return table.group_by(_PAIRS.names).aggregate([])
+
+
+def by_query(table: pa.Table, queries: int = 1) -> Iterator[pa.Table]:
+    """A table that is sorted by query in pieces of `queries` queries each."""
+    names = table["query_id"].combine_chunks()
+    begins = np.append(True, pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False))
+    for start, stop in pairwise([*np.flatnonzero(begins)[::queries].tolist(), len(table)]):
+        yield table.slice(start, stop - start)
 
 
 def _begin(config: ScoreConfig, inputs: Inputs, out: Place) -> None:

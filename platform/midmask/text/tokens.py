@@ -19,7 +19,7 @@ from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.pretrained import model_folder
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_batches, read_metadata, read_table, write_table, writing_table
+from midmask.store.tables import read_metadata, read_passages, read_table, write_table, writing_table
 from midmask.text.vocabulary import TitleJoin, Vocabulary, copy_untruncated, load_tokenizer, save_tokenizer
 
 CutPassages = Callable[[list[str], list[str]], tuple[list[list[int]], list[bool]]]
@@ -207,17 +207,11 @@ def _alphabet(config: TokensConfig, corpus: Place) -> list[str]:
 def _read_training_texts(config: TokensConfig, corpus: Place) -> Iterator[list[str]]:
     left = config.vocabulary_passages
     for name in (corpus / "docs").names():
-        for titles, texts, _ in _read_passages(corpus / "docs" / name):
+        for _, titles, texts in read_passages(corpus / "docs" / name):
             if left <= 0:
                 return
             yield (join_titles(titles, texts) if config.titles else texts)[:left]
             left -= len(texts)
-
-
-def _read_passages(shard: Place) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Titles, texts and ids of a corpus shard, a row group at a time."""
-    for batch in read_batches(shard, ROW_GROUP):
-        yield batch["title"].to_pylist(), batch["text"].to_pylist(), batch["doc_id"].to_pylist()
 
 
 def _refuse_no_pairs(config: TokensConfig, folder: Path) -> None:
@@ -235,7 +229,7 @@ def _shard_writer(config: TokensConfig, inputs: Inputs, out: Place) -> Callable[
     def write(name: str) -> None:
         target, cut = out / "passages" / name, 0
         with writing_table(target, PASSAGES) as writer:
-            for titles, texts, ids in _read_passages(inputs["corpus"].place / "docs" / name):
+            for ids, titles, texts in read_passages(inputs["corpus"].place / "docs" / name):
                 rows, were_cut = rows_of(titles, texts)
                 writer.write_table(pa.table({"doc_id": ids, "ids": rows}, schema=PASSAGES), row_group_size=ROW_GROUP)
                 cut += sum(were_cut)

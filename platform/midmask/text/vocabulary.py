@@ -87,6 +87,7 @@ class Vocabulary:
                 f"tokenizer {folder}: id {tokens.index(None):,} of {size:,} has no token, since ids go up to "
                 f"{largest_id(tokenizer):,}; save it again with ids from 0 on, without gaps"
             )
+        continues_V = _continuations(tokens)
         special = torch.zeros(size, dtype=torch.bool)
         special[list(first.values())] = True
         return Vocabulary(
@@ -96,9 +97,9 @@ class Vocabulary:
             sep_id=first["sep"],
             mask_id=first["mask"],
             unk_id=tokenizer.unk_token_id,
-            continues_V=_continuations(tokens),
+            continues_V=continues_V,
             special_V=special,
-            stop_V=stop_tokens(tokens, speller(tokenizer), STOP_WORDS) & ~special,
+            stop_V=stop_tokens(tokens, continues_V, speller(tokenizer)) & ~special,
         )
 
 
@@ -177,7 +178,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
         file.write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 
-def stop_tokens(tokens: list[str], spell: Callable[[list[str]], str], stop_words: frozenset[str]) -> Tensor:
+def stop_tokens(tokens: list[str], continues_V: Tensor, spell: Callable[[list[str]], str]) -> Tensor:
     """Which tokens are a whole stop-word, or made of punctuation alone (Long et al. 2022, ROM, count these); bool [V].
 
     A token that continues a word is no stop-word ('##the', 'the' without its 'Ġ'), but it may be punctuation. Tokens
@@ -185,14 +186,13 @@ def stop_tokens(tokens: list[str], spell: Callable[[list[str]], str], stop_words
     idf.
 
     Args:
-        spell: as `speller` gives it. stop_words: lower-cased.
+        spell: as `speller` gives it.
     """
 
     def stops(token: str, continues: bool) -> bool:
         text = spell([token])
         if any(letter.isalnum() or letter == "\ufffd" for letter in text):
-            return not continues and text.lower() in stop_words
+            return not continues and text.lower() in STOP_WORDS
         return text != ""
 
-    continues_V = _continuations(tokens).tolist()
-    return torch.tensor([stops(token, continues) for token, continues in zip(tokens, continues_V, strict=True)])
+    return torch.tensor(list(map(stops, tokens, continues_V.tolist())))

@@ -15,7 +15,7 @@ from midmask.core.randomness import mix
 from midmask.errors import UserError
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
-from midmask.store.tables import read_row_groups, read_table
+from midmask.store.tables import read_batches, read_table
 from midmask.training.examples import ExampleSource, TextColumns, TokenTable, join_texts
 from midmask.training.plan import Rows
 
@@ -63,7 +63,7 @@ class Lists:
 def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> list[Lists]:
     """Lists with a teacher's scores from a table (query_id, doc_id, score); NaN for a passage that is not in it.
 
-    The table is read a row group at a time; only scores of passages in the lists are kept.
+    The table is read some rows at a time; only scores of passages in the lists are kept.
     """
     keys = np.concatenate([passages.query * tokens.count + passages.values for passages in lists])
     pairs, places = np.unique(keys, return_inverse=True)
@@ -77,8 +77,9 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
 
 
 def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> Iterator[tuple[Rows, Rows, Floats]]:
-    """(query, passage, score) of the known queries' scores, a row group at a time."""
-    for table in read_row_groups(place, ["query_id", "doc_id", "score"]):
+    """(query, passage, score) of the known queries' scores, some at a time."""
+    for batch in read_batches(place, columns=["query_id", "doc_id", "score"]):
+        table = pa.Table.from_batches([batch])
         query = pc.index_in(table["query_id"], value_set=query_ids)
         table = table.append_column("query", query).filter(query.is_valid())
         scores = table["score"].to_numpy().astype(np.float32)

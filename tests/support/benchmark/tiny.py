@@ -7,7 +7,7 @@ from typing import Any
 
 from midmask.benchmark.layout import Layout
 from midmask.core.config import flatten, override
-from midmask.corpora import corpus_identity
+from midmask.corpora.reader import corpus_identity
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.experiment.schema import Recipe

@@ -9,7 +9,7 @@ from midmask.choice.contenders import contest
 from midmask.choice.contest import LocalWorkshop
 from midmask.choice.contest_terms import Conditions, Limits
 from midmask.choice.traces import Sample
-from midmask.corpora import CorpusConfig
+from midmask.corpora.config import CorpusConfig
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.run import Runner
 from midmask.experiment.training_steps import Survey

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.store.place import Place
 
 

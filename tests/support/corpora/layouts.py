@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from midmask.corpora import CorpusConfig, prepare
+from midmask.corpora.assemble import prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact

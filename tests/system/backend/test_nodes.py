@@ -20,8 +20,8 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 from midmask.app.job import mistake_in
 from midmask.backend.cluster import Resources
 from midmask.backend.tune import Halving, Report, TrialSearch, objective, run_trials
+from midmask.commands.doctor import why_not_writable
 from midmask.errors import UserError
-from midmask.store.checks import why_not_writable
 from midmask.store.place import Place
 from tests.support.jobs.processes import DEMO, head
 from tests.support.waiting import free_port

@@ -14,8 +14,8 @@ from midmask.backend.executor import cluster_makers
 from midmask.backend.pool import run_sharded
 from midmask.backend.ray_data import ray_reader, read_by_workers
 from midmask.core.config import Config, override
-from midmask.corpora import CorpusConfig, prepare
-from midmask.corpora.assemble import assemble
+from midmask.corpora.assemble import assemble, prepare
+from midmask.corpora.config import CorpusConfig
 from midmask.errors import UserError
 from midmask.experiment.kinds import KINDS, LOCAL
 from midmask.experiment.plan import plan

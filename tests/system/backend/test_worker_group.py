@@ -33,8 +33,7 @@ from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import Views
-from midmask.store.artifact import Artifact, load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
 from midmask.training.run import NonFiniteLoss
 from tests.support.corpora.collections import contents

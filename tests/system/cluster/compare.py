@@ -22,8 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from mlflow.entities import ViewType
 
-from midmask.store.artifact import load
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD, load
 from midmask.store.place import Place
 from midmask.tracking.reading import read_runs
 from midmask.tracking.store import EXPERIMENT, connect

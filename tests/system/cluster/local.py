@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from midmask.store.digests import RECORD
+from midmask.store.artifact import RECORD
 from tests.system.cluster import compare
 from tests.system.cluster.cycle import ENDS_WITHIN_S, Blow, Job
 from tests.system.cluster.work import Work, environment

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from midmask.corpora.documents.blocks import BadRow, DocumentFile, ParsedDocument
+    from midmask.corpora.documents.blocks import DocumentFile, ParsedDocument, Unreadable
 
 
 class Kind(NamedTuple):
@@ -21,14 +21,14 @@ class Kind(NamedTuple):
     package: str = ""
     version: int = 1
 
-    def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | BadRow"]:
+    def read(self, source: "DocumentFile") -> Iterator["ParsedDocument | Unreadable"]:
         """The documents of a file.
 
         Raises:
             UserError: for a column that the user named and the table lacks.
             Unreadable: where the file gives no text, or no more of it.
         """
-        read: Callable[[DocumentFile], Iterator[ParsedDocument | BadRow]] = getattr(
+        read: Callable[[DocumentFile], Iterator[ParsedDocument | Unreadable]] = getattr(
             import_module(f"midmask.corpora.documents.{self.module}"), self.reader
         )
         yield from read(source)

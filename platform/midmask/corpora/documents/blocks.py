@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
+from midmask.corpora.chunks import Fault
 from midmask.corpora.opening import is_binary
 from midmask.store.place import Place
 
@@ -56,12 +57,15 @@ TOLERATED = frozenset({NO_TEXT, DAMAGED, NO_COLUMN, EMPTY_ROW})
 files, so they are quarantined and counted, but not as bad rows."""
 
 
-class Unreadable(Exception):
-    """From here on a file gives no text. kind: one of TOLERATED. detail: the reason, for people."""
+class Unreadable(Fault):
+    """What gives no document: a row of a table; or, with line 0, a file from here on, which then raises it.
 
-    def __init__(self, kind: str, detail: str = "") -> None:
-        super().__init__(kind, detail)
-        self.kind, self.detail = kind, detail
+    kind: of a file one of TOLERATED. text: the reason, for people. line: number of the row, from 1.
+    """
+
+    def __init__(self, kind: str, text: str = "", line: int = 0) -> None:
+        super().__init__(kind, raw=text)
+        self.line = line
 
 
 @dataclass(frozen=True)
@@ -98,15 +102,6 @@ class ParsedDocument:
     title: str  # complete once the blocks are read; "" without one
     blocks: Iterator[TextBlock]
     row: int | None = None  # number of a table's row, from 1
-
-
-@dataclass(frozen=True)
-class BadRow:
-    """A row of a table, or a file (line 0), from which no document can be read."""
-
-    kind: str  # the fault
-    line: int  # number of the row, from 1
-    text: str
 
 
 SAMPLE = 1 << 20
@@ -153,6 +148,6 @@ def read_text(source: DocumentFile) -> str:
         return plain_text(text.read())
 
 
-def read_plain(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_plain(source: DocumentFile) -> Iterator[ParsedDocument]:
     """One document."""
     yield ParsedDocument("", text_blocks(read_text(source)))

@@ -19,7 +19,6 @@ from midmask.corpora.documents.blocks import (
     DAMAGED,
     LINE,
     PARAGRAPH,
-    BadRow,
     DocumentFile,
     ParsedDocument,
     TextBlock,
@@ -119,7 +118,7 @@ class _Page:
         return ParsedDocument(" ".join(self._title.split()), iter(blocks))
 
 
-def read_html(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_html(source: DocumentFile) -> Iterator[ParsedDocument]:
     """One document."""
     from lxml import etree  # the standard library's parser of HTML takes the square of the length for some pages
 
@@ -137,7 +136,7 @@ FRONT_LINES = 200
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
 
-def read_markdown(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_markdown(source: DocumentFile) -> Iterator[ParsedDocument]:
     """One document."""
     title, text = take_front_matter(read_text(source))
     yield ParsedDocument(title, markdown_blocks(text))

@@ -9,7 +9,6 @@ from typing import Any
 
 from midmask.corpora.documents.blocks import (
     DAMAGED,
-    BadRow,
     DocumentFile,
     ParsedDocument,
     TextBlock,
@@ -24,7 +23,7 @@ _BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
 _LONGEST_TITLE = 200
 
 
-def read_documents(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_documents(source: DocumentFile) -> Iterator[ParsedDocument]:
     """One document; pypdf may fail in any way on a damaged or an encrypted file, and from there on it gives no text."""
     from pypdf import PdfReader
 

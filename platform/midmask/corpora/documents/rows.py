@@ -12,7 +12,6 @@ from midmask.corpora.documents.blocks import (
     EMPTY_ROW,
     NO_COLUMN,
     NO_TEXT,
-    BadRow,
     DocumentFile,
     ParsedDocument,
     Unreadable,
@@ -30,7 +29,7 @@ DELIMITERS = ",;\t|"
 TableRow = Mapping[str, Any]
 
 
-def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | Unreadable]:
     """The rows of a table whose first line has the columns' names; .tsv: divided by tabs, else by the sign that this
     line has most of.
     """
@@ -48,7 +47,7 @@ def read_separated(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
             raise Unreadable(DAMAGED, f"{reason(error)}; is a quotation mark not closed?") from None
 
 
-def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_jsonl(source: DocumentFile) -> Iterator[ParsedDocument | Unreadable]:
     """One JSON object a line."""
     with source.reading_text() as text:
         yield from _documents(source, map(_parse_line, iter(lambda: text.readline(LONGEST_CELL), "")))
@@ -65,7 +64,7 @@ def _parse_line(line: str) -> TableRow | None:
     return row if isinstance(row, dict) else None
 
 
-def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
+def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | Unreadable]:
     """The rows of a Parquet file; only the columns of texts and titles are read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,18 +80,18 @@ def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | BadRow]:
             raise Unreadable(DAMAGED, reason(error)) from None
 
 
-def _documents(source: DocumentFile, rows: Iterable[TableRow | None]) -> Iterator[ParsedDocument | BadRow]:
+def _documents(source: DocumentFile, rows: Iterable[TableRow | None]) -> Iterator[ParsedDocument | Unreadable]:
     """A document for each row that has a text; the first good row tells the columns."""
     text = title = ""
     for number, row in enumerate(rows, start=1):
         if row is None:
-            yield BadRow(MALFORMED_ROW, number, "no JSON object")
+            yield Unreadable(MALFORMED_ROW, "no JSON object", number)
         elif row:
             if not text:
                 text, title = choose_columns(source, row)
             body, name = row.get(text), row.get(title)
             if not isinstance(body, str) or not body.strip():
-                yield BadRow(EMPTY_ROW, number, f"{text}: {quoted(body)}")
+                yield Unreadable(EMPTY_ROW, f"{text}: {quoted(body)}", number)
                 continue
             named = " ".join(name.split())[:LONGEST_TITLE] if isinstance(name, str) else ""
             yield ParsedDocument(named, text_blocks(plain_text(body)), number)

@@ -19,11 +19,10 @@ from pydantic import Field
 
 from midmask.core.arrays import Ints
 from midmask.core.config import Config
-from midmask.corpora.writer import read_shard
 from midmask.errors import UserError
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
-from midmask.store.tables import read_table, write_table
+from midmask.store.tables import read_passages, read_table, write_table
 
 WORD = r"(?u)\b\w\w+\b"
 
@@ -80,7 +79,7 @@ def count_shard(docs: Place, out: Place, name: str, *, titles: bool) -> None:
     doc_ids: list[str] = []
     lengths = [np.empty(0, np.int32)]
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for ids, headings, texts in read_shard(docs / name):
+    for ids, headings, texts in read_passages(docs / name):
         numbers = [words.ids(text) for text in (map("{} {}".format, headings, texts) if titles else texts)]
         lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
         row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])

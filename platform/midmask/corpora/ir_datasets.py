@@ -23,9 +23,10 @@ from threading import RLock
 from typing import Any
 
 from midmask.core.process import ALLOW_DOWNLOAD, is_on
-from midmask.corpora.chunks import RecordPiece, read_text, read_title, whole_grade
+from midmask.corpora.chunks import Piece, read_text, read_title, whole_grade
 from midmask.corpora.config import CorpusConfig
 from midmask.corpora.corpus import CorpusPieces
+from midmask.corpora.reader import Reader
 from midmask.errors import UserError, how_to_install, unknown
 
 BLOCK_ROWS = 2_048
@@ -121,7 +122,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class IrPiece(RecordPiece):
+class IrPiece(Piece):
     """All documents ("docs"), queries or judgements ("qrels") of an id; its lines are the package's records."""
 
     dataset_id: str
@@ -146,49 +147,42 @@ class IrPiece(RecordPiece):
         return digest.hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class IrDatasetsReader:
-    """Reads an id of ir_datasets; its records are what decides the rows."""
+def open_id(config: CorpusConfig) -> CorpusPieces:
+    """The corpus of an id; without judgements in it or its children, it is text only.
 
-    layout: str = (
-        "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "
-        "machine is fetched with --allow-download alone"
-    )
-
-    def open(self, config: CorpusConfig) -> CorpusPieces:
-        """The corpus of an id; without judgements in it or its children, it is text only.
-
-        Raises:
-            UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
-                judged; and if files are not on this machine, with how to fetch them.
-        """
-        dataset_id = config.place
-        found = dataset(dataset_id)
-        if not found.has_docs():
-            below = ", ".join(children(dataset_id)) or "the other ids"
-            raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
-        splits = split_ids(dataset_id)
-        if not splits and found.has_queries():
-            raise UserError(
-                f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection"
-            )
-        docs, queries, qrels = (
-            [_piece(rows, child, split) for split, child in ids.items()]
-            for rows, ids in (("docs", {"": dataset_id}), ("queries", splits), ("qrels", splits))
+    Raises:
+        UserError: if the package or the id is not there, the id has no documents, or it has queries that nobody
+            judged; and if files are not on this machine, with how to fetch them.
+    """
+    dataset_id = config.place
+    found = dataset(dataset_id)
+    if not found.has_docs():
+        below = ", ".join(children(dataset_id)) or "the other ids"
+        raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
+    splits = split_ids(dataset_id)
+    if not splits and found.has_queries():
+        raise UserError(f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection")
+    docs, queries, qrels = (
+        [
+            IrPiece(rows=rows, file=f"ir_datasets:{child} ({rows})", parse=values, split=split, dataset_id=child)
+            for split, child in ids.items()
+        ]
+        for rows, values, ids in (
+            ("docs", _passage, {"": dataset_id}),
+            ("queries", _query, splits),
+            ("qrels", _judgement, splits),
         )
-        for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
-            next(piece.records(), None)
-        return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
-
-    def identity(self, config: CorpusConfig) -> dict[str, Any]:
-        corpus = self.open(config)
-        pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
-        return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
+    )
+    for piece in (*docs, *queries, *qrels):  # refuses what is missing before anything is read
+        next(piece.records(), None)
+    return CorpusPieces(docs, queries, qrels).limited_to(config.max_characters)
 
 
-def _piece(rows: str, dataset_id: str, split: str) -> IrPiece:
-    file = f"ir_datasets:{dataset_id} ({rows})"
-    return IrPiece(rows=rows, file=file, parse=_VALUES[rows], split=split, dataset_id=dataset_id)
+def records_identity(config: CorpusConfig) -> dict[str, Any]:
+    """Fingerprints of all records, which are read for it."""
+    corpus = open_id(config)
+    pieces = (*corpus.docs, *corpus.queries, *corpus.qrels)
+    return {"records": {piece.file: piece.fingerprint() for piece in pieces if isinstance(piece, IrPiece)}}
 
 
 def split_ids(dataset_id: str) -> dict[str, str]:
@@ -202,7 +196,8 @@ def split_ids(dataset_id: str) -> dict[str, str]:
     for child in children(dataset_id):
         below = dataset(child)
         if below.has_qrels() and below.docs_handler() == parent.docs_handler():
-            by_split.setdefault(_name_of_child(child.rsplit("/", 1)[-1]), []).append(child)
+            part = child.rsplit("/", 1)[-1]  # dots are replaced, because `test.head` means slice head of split test
+            by_split.setdefault(WORDS.get(part, part.replace(".", "-")), []).append(child)
     if twice := [ids for ids in by_split.values() if len(ids) > 1]:
         raise UserError(f"ir_datasets:{dataset_id}: {' and '.join(twice[0])} are the same split; name one of them")
     if by_split and (not parent.has_qrels() or by_split.keys() & {"train", "dev", "test"}):
@@ -219,21 +214,23 @@ def split_of(dataset_id: str) -> str:
     return "test"
 
 
-def _name_of_child(part: str) -> str:
-    """Split name of a child dataset. Dots are replaced, because `test.head` means slice head of split test."""
-    return WORDS.get(part, part.replace(".", "-"))
+def _row(record: Any) -> dict[str, Any]:
+    """A record's fields; of one without a text of its own, its default text alone."""
+    row: dict[str, Any] = record._asdict()
+    if not row.keys() & {"text", "body"} and hasattr(record, "default_text"):
+        return {"text": record.default_text()}
+    return row
 
 
 def _passage(record: Any) -> tuple[str, str, str]:
     """(doc_id, title, text)."""
-    row = record._asdict()
-    has_text = "text" in row or "body" in row
-    return str(record.doc_id), read_title(row) if has_text else "", _text_of(record, "text", "body")
+    row = _row(record)
+    return str(record.doc_id), read_title(row), read_text(row, "text", "body")
 
 
 def _query(record: Any) -> tuple[str, str]:
     """(query_id, text)."""
-    return str(record.query_id), _text_of(record, "text")
+    return str(record.query_id), read_text(_row(record), "text")
 
 
 def _judgement(record: Any) -> tuple[str, str, int]:
@@ -241,14 +238,9 @@ def _judgement(record: Any) -> tuple[str, str, int]:
     return str(record.query_id), str(record.doc_id), whole_grade(record.relevance, "relevance")
 
 
-_VALUES = {"docs": _passage, "queries": _query, "qrels": _judgement}
-
-
-def _text_of(record: Any, *fields: str) -> str:
-    row = record._asdict()
-    if not row.keys() & set(fields) and hasattr(record, "default_text"):
-        return read_text({"text": record.default_text()}, "text")
-    return read_text(row, *fields)
-
-
-READER = IrDatasetsReader()
+READER = Reader(
+    "an id, such as beir/scifact or msmarco-passage/dev/small; needs the extra ir-datasets; what is not on this "
+    "machine is fetched with --allow-download alone",
+    open_id,
+    records_identity,
+)
