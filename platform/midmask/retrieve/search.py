@@ -29,7 +29,7 @@ from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks,
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexFields, measure_recall, open_index
 from midmask.retrieve.late import LateShard
-from midmask.retrieve.lexical import HybridShard, LexicalShard
+from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import stacked
 from midmask.retrieve.units import UnitSearch, read_found, search_alone
 from midmask.retrieve.views import read_views, stored_size
@@ -130,14 +130,11 @@ def open_shard(
     doc_ids, first, threads, rescore = _doc_ids_of(blocks), blocks[0].start, config.threads, config.rescore
     if "late" in views:
         return LateShard([part.tokens for part in parts], doc_ids, first=first, threads=threads)
+    vectors = [part.vectors_ND for part in parts] if "dense" in views else []
     if "lexical" not in views:
-        vectors = [part.vectors_ND for part in parts]
         return DenseShard(vectors, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
     rows = stacked([part.words for part in parts])
-    if "dense" not in views:
-        return LexicalShard(rows, doc_ids, first=first, threads=threads)
-    vectors = [part.vectors_ND for part in parts]
-    return HybridShard(vectors, rows, doc_ids, first=first, threads=threads)
+    return LexicalShard(rows, doc_ids, vectors=vectors, first=first, threads=threads)
 
 
 def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
