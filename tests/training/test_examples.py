@@ -16,11 +16,12 @@ from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
 from midmask.recipes import RECIPES
+from midmask.retrieve.blocks import cut_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.training.batches import batches_ahead
 from midmask.training.examples import TextColumns, TokenTable, WorkerSteps, local_reader
-from midmask.training.pairs import PairExamples, cut_rows
+from midmask.training.pairs import PairExamples
 from midmask.training.pretraining_rows import PackedExamples, PassageExamples
 from tests.support.training.fixtures import all_passages, write_weights
 
@@ -143,8 +144,8 @@ def test_choices_depend_on_seed_epoch_and_query_alone(tokens, corpus, tmp_path):
 
 
 def test_a_cut_text_ends_with_its_separator():
-    assert cut_rows(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
-    assert cut_rows(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
+    assert cut_row(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
+    assert cut_row(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
 
 
 def packed(ids: list[list[int]], group: int, length: int) -> tuple[list[list[int]], int]:
