@@ -15,7 +15,7 @@ from midmask.evaluation.rendering import markdown_text
 from midmask.pages.context import PageContext
 from midmask.pages.look import TEMPLATES, choice
 from midmask.queries.plain_sources import FUNCTION_WORDS
-from midmask.retrieve.bm25.words import WORD
+from midmask.retrieve.bm25.index import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide

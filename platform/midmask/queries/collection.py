@@ -20,7 +20,7 @@ from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.corpora.writer import read_shard
 from midmask.queries.config import DEV, TEST, TRAIN, QueriesConfig
-from midmask.retrieve.bm25.words import StemmedWords
+from midmask.retrieve.bm25.index import StemmedWords
 from midmask.store.place import Place
 
 BLOCK = 256

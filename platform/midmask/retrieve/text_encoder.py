@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import AutoModel
 
 from midmask.core.arrays import Ints
 from midmask.core.torch_randomness import fresh_weights
@@ -27,7 +28,7 @@ from midmask.encoders.families import first_token, padding_mask, suits_first_tok
 from midmask.encoders.folder import load_bi_encoder
 from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
 from midmask.encoders.precision import Precision, autocast_type
-from midmask.encoders.reading import read_base_model
+from midmask.encoders.reading import read_pretrained
 from midmask.encoders.representation import Pooling, Representation, Side
 from midmask.errors import UserError
 from midmask.masking.words import one_thread
@@ -224,7 +225,7 @@ def load_base_model(folder: Path, side: Side = "passage") -> Any:
     Raises:
         UserError: as `read_pretrained`.
     """
-    model = read_base_model(folder, f"encoder {str(folder)!r}")
+    model, _ = read_pretrained(AutoModel, folder, f"encoder {str(folder)!r}")
     widen_scores(model)
     if side == "query":
         put_query_expert(model, folder)
