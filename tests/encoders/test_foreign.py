@@ -14,10 +14,9 @@ import pytest
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
-from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import read_facts, read_projection
+from midmask.encoders.folder import load_bi_encoder, read_projection
+from midmask.encoders.model_settings import TextForm, read_facts
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
 from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.steps import AdoptConfig, adopt

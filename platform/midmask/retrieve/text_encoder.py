@@ -25,8 +25,8 @@ from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
-from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
+from midmask.encoders.folder import load_bi_encoder, read_projection
+from midmask.encoders.model_settings import ModelSettings, read_facts
 from midmask.encoders.precision import Precision, autocast_type
 from midmask.encoders.reading import read_pretrained
 from midmask.encoders.representation import Pooling, Representation, Side
