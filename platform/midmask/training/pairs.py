@@ -1,7 +1,7 @@
 """Rows of fine-tuning: a query with a passage that answers it, and passages that do not, with a teacher's scores."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -63,21 +63,15 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
     keys = np.concatenate([passages.query * tokens.count + passages.values for passages in lists])
     pairs, places = np.unique(keys, return_inverse=True)
     found = np.full(len(pairs), np.nan, np.float32)
-    for query, rows, scores in _score_rows(place, query_ids, tokens):
-        scored = query * tokens.count + rows
-        listed = np.isin(scored, pairs) & (rows >= 0)
-        found[np.searchsorted(pairs, scored[listed])] = scores[listed]
-    pieces = np.split(found[places], np.cumsum([len(passages.values) for passages in lists])[:-1])
-    return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
-
-
-def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> Iterator[tuple[Rows, Rows, Floats]]:
-    """(query, passage, score) of the known queries' scores, a row group at a time."""
     for table in read_row_groups(place, ["query_id", "doc_id", "score"]):
         query = pc.index_in(table["query_id"], value_set=query_ids)
-        table = table.append_column("query", query).filter(query.is_valid())
-        scores = table["score"].to_numpy().astype(np.float32)
-        yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
+        known = table.append_column("query", query).filter(query.is_valid())
+        rows = tokens.rows_of(known["doc_id"])
+        scored = known["query"].to_numpy().astype(np.int64) * tokens.count + rows
+        listed = np.isin(scored, pairs) & (rows >= 0)
+        found[np.searchsorted(pairs, scored[listed])] = known["score"].to_numpy()[listed]
+    pieces = np.split(found[places], np.cumsum([len(passages.values) for passages in lists])[:-1])
+    return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -85,26 +85,31 @@ class WordStatistics:
     mean_length: float  # words of a passage, repetitions included
 
 
-def count_shard(docs: Place, out: Place, name: str, *, titles: bool) -> None:
-    """Writes the words of a shard's passages: `passages/NAME` and, last, `counted/NAME`."""
-    words = StemmedWords()
-    doc_ids: list[str] = []
-    lengths = [np.empty(0, np.int32)]
-    keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for ids, headings, texts in read_shard(docs / name):
-        numbers = [words.ids(text) for text in (map("{} {}".format, headings, texts) if titles else texts)]
-        lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
-        row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])
-        word = np.fromiter(chain.from_iterable(numbers), np.int64, len(row))
-        key, count = np.unique(word << 32 | row, return_counts=True)
-        keys.append(key)
-        counts.append(count)
-        doc_ids.extend(ids)
-    length_D = np.concatenate(lengths)
-    write_table(pa.table([pa.array(doc_ids, pa.string()), length_D], schema=PASSAGES), out / "passages" / name)
-    table = _by_word(list(words.known), np.concatenate(keys), np.concatenate(counts))
-    totals = {"passages": str(len(length_D)), "words": str(length_D.sum(dtype=np.int64))}
-    write_table(table.replace_schema_metadata(totals), out / "counted" / name)
+def _counter(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    docs = inputs["corpus"].place / "docs"
+
+    def count_shard(name: str) -> None:
+        """Writes the words of a shard's passages: `passages/NAME` and, last, `counted/NAME`."""
+        words = StemmedWords()
+        doc_ids: list[str] = []
+        lengths = [np.empty(0, np.int32)]
+        keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for ids, headings, texts in read_shard(docs / name):
+            numbers = [words.ids(text) for text in (map("{} {}".format, headings, texts) if config.titles else texts)]
+            lengths.append(np.fromiter(map(len, numbers), np.int32, len(numbers)))
+            row = np.repeat(np.arange(len(doc_ids), len(doc_ids) + len(ids)), lengths[-1])
+            word = np.fromiter(chain.from_iterable(numbers), np.int64, len(row))
+            key, count = np.unique(word << 32 | row, return_counts=True)
+            keys.append(key)
+            counts.append(count)
+            doc_ids.extend(ids)
+        length_D = np.concatenate(lengths)
+        write_table(pa.table([pa.array(doc_ids, pa.string()), length_D], schema=PASSAGES), out / "passages" / name)
+        table = _by_word(list(words.known), np.concatenate(keys), np.concatenate(counts))
+        totals = {"passages": str(len(length_D)), "words": str(length_D.sum(dtype=np.int64))}
+        write_table(table.replace_schema_metadata(totals), out / "counted" / name)
+
+    return count_shard
 
 
 def _by_word(words: list[str], keys: Ints, counts: Ints) -> pa.Table:
@@ -128,15 +133,8 @@ def _by_word(words: list[str], keys: Ints, counts: Ints) -> pa.Table:
     return pa.table([named.take(pa.array(order)), passages, postings], schema=COUNTED)
 
 
-def merge_counts(out: Place, collection: str) -> dict[str, Any]:
-    """Adds up the shards' words, and writes `words.parquet`.
-
-    Args:
-        collection: its name, for the message.
-
-    Raises:
-        UserError: if there is no word in it.
-    """
+def _merge_counts(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
+    """Adds up the shards' words, and writes `words.parquet`. Raises UserError if there is no word in the collection."""
     names = (out / "counted").names()
     merged, passages, words = WORDS.empty_table(), 0, 0
     for first in range(0, len(names), MERGED_AT_ONCE):
@@ -146,7 +144,9 @@ def merge_counts(out: Place, collection: str) -> dict[str, Any]:
         together = pa.concat_tables([merged, *(table.replace_schema_metadata() for table in tables)])
         merged = together.group_by("word").aggregate([("passages", "sum")]).rename_columns(WORDS.names)
     if not words:
-        raise UserError(f"{collection}: no passage holds a word of two letters, so BM25 has nothing to index")
+        raise UserError(
+            f"{inputs['corpus'].place}: no passage holds a word of two letters, so BM25 has nothing to index"
+        )
     totals = {"passages": str(passages), "words": str(words)}
     write_table(merged.sort_by("word").replace_schema_metadata(totals), out / "words.parquet")
     return {"passages": passages, "words": words, "distinct_words": len(merged)}
@@ -161,21 +161,11 @@ def read_statistics(counts: Place) -> WordStatistics:
     )
 
 
-def read_counted(counts: Place, name: str) -> tuple[pa.Table, pa.Table]:
-    """The words of a shard (COUNTED), and its passages (PASSAGES)."""
-    return read_table(counts / "counted" / name, COUNTED.names), read_table(counts / "passages" / name, PASSAGES.names)
-
-
-def _worker(config: Bm25WordsConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
-    docs = inputs["corpus"].place / "docs"
-    return lambda name: count_shard(docs, out, name, titles=config.titles)
-
-
 BM25_WORDS = Sharded(
     folder="counted",
     over="corpus/docs",
-    worker=_worker,
-    finish=lambda config, inputs, out: merge_counts(out, str(inputs["corpus"].place)),
+    worker=_counter,
+    finish=_merge_counts,
 )
 """The step: corpus in, counted words out."""
 
@@ -199,16 +189,18 @@ def file_name(shard: str) -> str:
     return f"{shard.removesuffix('.parquet')}.arrow"
 
 
-def _copy_words(counts: Place, out: Place) -> None:
+def _copy_words(config: Bm25IndexConfig, inputs: Inputs, out: Place) -> None:
     if not (out / "words" / ALL_WORDS).exists():
-        _write_arrow(pa.table({"word": read_statistics(counts).words}), out / "words" / ALL_WORDS)
+        _write_arrow(pa.table({"word": read_statistics(inputs["words"].place).words}), out / "words" / ALL_WORDS)
 
 
-def _indexer(config: Bm25IndexConfig, counts: Place, out: Place) -> Callable[[str], None]:
+def _indexer(config: Bm25IndexConfig, inputs: Inputs, out: Place) -> Callable[[str], None]:
+    counts = inputs["words"].place
     statistics = read_statistics(counts)
 
     def index_shard(name: str) -> None:
-        words, passages = read_counted(counts, name)
+        words = read_table(counts / "counted" / name, COUNTED.names)
+        passages = read_table(counts / "passages" / name, PASSAGES.names)
         write_table(passages.select(["doc_id"]), out / "ids" / name)
         scored = score_postings(config, statistics, words, passages["words"].to_numpy().astype(np.int64))
         _write_arrow(scored, out / "index" / file_name(name))
@@ -251,8 +243,8 @@ def _write_arrow(table: pa.Table, place: Place) -> None:
 BM25_INDEX = Sharded(
     folder="index",
     over="words/counted",
-    begin=lambda config, inputs, out: _copy_words(inputs["words"].place, out),
-    worker=lambda config, inputs, out: _indexer(config, inputs["words"].place, out),
+    begin=_copy_words,
+    worker=_indexer,
     finish=lambda config, inputs, out: {
         "passages": inputs["words"].result["passages"],
         "bytes": (out / "index").size(),
