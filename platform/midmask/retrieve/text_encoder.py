@@ -116,8 +116,8 @@ class Encoder:
         device = torch.device(self.device)
         bf16 = autocast_type(self.precision, device)
         with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
-            inputs = (torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B))
-            views = self.pooling.views(self.model, *inputs, self.special_V, self.side)
+            ids, lengths = (torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B))
+            views = self.pooling.views(self.model, ids, lengths, self.special_V, self.side)
         arrays = [tensor.float().cpu().numpy() for tensor in views.tensors()]
         finite_B = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
         if views.tokens is not None:  # of its tokens until here
