@@ -13,7 +13,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
 from midmask.retrieve.lexical import LexicalShard
-from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.retrieve.text_encoder import open_encoder
 from midmask.retrieve.views import Views
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
@@ -54,11 +54,11 @@ def encoding(bench: Bench) -> None:
             backbone.represent_as(Representation(dense=pooling), seed=0)
             save_bi_encoder(backbone, folder / pooling, folder / "tokenizer", max_length=LENGTH)
             other = SentenceTransformer(str(folder / pooling), device="cpu")
-            encoder, settings = open_encoder(folder / pooling, vocabulary, "passage"), Encoding(vocabulary.pad_id)
+            encoder = open_encoder(folder / pooling, vocabulary, "passage")
 
-            def ours(rows: list[np.ndarray], encoder=encoder, settings=settings) -> np.ndarray:
+            def ours(rows: list[np.ndarray], encoder=encoder) -> np.ndarray:
                 blocks = (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
-                return np.concatenate([encode_rows(encoder, block, settings).dense_ND for block in blocks])
+                return np.concatenate([encoder.encode(block).dense_ND for block in blocks])
 
             def theirs(other=other) -> np.ndarray:
                 return other.encode(texts, batch_size=32, show_progress_bar=False)

@@ -17,14 +17,12 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from midmask.core.batch import TokenRows
-from midmask.encoders import model_settings
 from midmask.encoders.backbone import Backbone, BackboneConfig
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder, read_cross_encoder, template_of
 from midmask.encoders.experts import ExpertSplit
-from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, take_projection
-from midmask.encoders.model_settings import FILE, ModelSettings, read_facts, view_widths
+from midmask.encoders.folder import load_bi_encoder, read_projection, save_bi_encoder, take_projection, view_widths
+from midmask.encoders.model_settings import FILE, ModelSettings, TextForm, read_facts
 from midmask.encoders.representation import Representation, Side, TextVectors
-from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
 from midmask.text.tokens import encoder
 from tests.support.encoders.models import (
@@ -165,7 +163,7 @@ def test_a_projection_is_taken_over_if_it_fits(tokenizer_folder: Path, tmp_path:
         take_projection(backbone_of("bert", Representation(width=6)), folder)
     (folder / "2_Dense" / "model.safetensors").write_bytes(b"torn")
     with pytest.raises(UserError, match="no projection"):
-        model_settings.read_projection(folder)
+        read_projection(folder)
 
 
 def test_a_folder_keeps_how_texts_were_written(tokenizer_folder: Path, tmp_path: Path) -> None:
@@ -192,7 +190,7 @@ def test_what_midmask_json_must_not_say(fault: str, tmp_path: Path) -> None:
     content, message = FAULTS[fault]
     (tmp_path / FILE).write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(UserError, match=message) as error:
-        model_settings.read_facts(tmp_path)
+        read_facts(tmp_path)
     assert "\n" not in str(error.value)
 
 

@@ -5,6 +5,7 @@ midmask; what it cannot follow is refused by name.
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,15 @@ import pytest
 import torch
 from transformers import AlbertConfig, AlbertForMaskedLM, AlbertModel
 
-from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import read_facts, read_projection
+from midmask.encoders.folder import load_bi_encoder, read_projection
+from midmask.encoders.model_settings import TextForm, read_facts
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import TextForm
 from midmask.errors import UserError
 from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.steps import AdoptConfig, adopt
 from midmask.recipes import RECIPES
 from midmask.retrieve.encode import EncodeConfig, encode
-from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.retrieve.text_encoder import open_encoder
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import tokenise
@@ -312,7 +312,7 @@ def test_dense_search_takes_any_architecture(family, base, tokenizer_folder, voc
     start = base if family == "bert" else albert(tokenizer_folder, tmp_path / "base", AlbertModel)
     theirs = saved(start, tmp_path / "theirs", sparse=False)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "query")
-    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), Encoding(pad_id=vocabulary.pad_id))
+    views = encoder.encode(rows_of(tmp_path / "theirs"))
     assert views.lexical is None and views.dense_ND is not None
     np.testing.assert_allclose(views.dense_ND, theirs.encode(TEXTS), rtol=1e-5, atol=1e-5)
 
@@ -321,8 +321,7 @@ def test_lexical_search_gives_the_weights_of_sparse_encoder(base: Path, vocabula
     theirs = saved(base, tmp_path / "theirs", sparse=True)
     encoder = open_encoder(tmp_path / "theirs", vocabulary, "passage")
     terms = read_facts(tmp_path / "theirs").representation.terms("passage")
-    encoding = Encoding(pad_id=vocabulary.pad_id, terms=terms)
-    views = encode_rows(encoder, rows_of(tmp_path / "theirs"), encoding)
+    views = replace(encoder, terms=terms).encode(rows_of(tmp_path / "theirs"))
     assert views.dense_ND is None and views.lexical is not None
     expected_NV = theirs.encode(TEXTS).to_dense().numpy()
     assert (np.count_nonzero(expected_NV, axis=1) == 5).any()

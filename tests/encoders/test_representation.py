@@ -16,8 +16,8 @@ from torch import Tensor
 from midmask.encoders import representation as late_interaction
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import ExpertSplit
-from midmask.encoders.folder import load_bi_encoder, save_bi_encoder
-from midmask.encoders.model_settings import view_widths
+from midmask.encoders.folder import load_bi_encoder, save_bi_encoder, view_widths
+from midmask.encoders.model_settings import TextForm
 from midmask.encoders.representation import (
     Representation,
     TextVectors,
@@ -28,7 +28,6 @@ from midmask.encoders.representation import (
     prune,
     scores,
 )
-from midmask.encoders.text_settings import TextForm
 from midmask.text.vocabulary import Vocabulary, load_tokenizer
 from tests.support.encoders.models import TEXTS, random_model
 from tests.support.encoders.public import opened

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from midmask.masking.randomness import row_keys
 from midmask.objectives import FINETUNING, PRETRAINING, Objective, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration
-from midmask.retrieve.text_encoder import Encoding, encode_rows, open_encoder
+from midmask.retrieve.text_encoder import open_encoder
 from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model, write_tokenizer
 from tests.support.objectives import ranked
@@ -314,12 +314,11 @@ def encoding_numbers(name: str, experts: str, where: Where) -> Numbers:
     """The views of queries and passages."""
     words, draw, found = Vocabulary.of(tokenizer()), numpy_stream(8), dict[str, Tensor]()
     precision: Any = "bf16" if where.precision == "bf16" else "fp32"
-    settings = Encoding(words.pad_id, batch_tokens=128, device=str(where.device), precision=precision)
     for side in ("query", "passage"):
         lengths = draw.integers(3, 24, 12)
         rows = [np.array([words.cls_id, *draw.integers(5, words.size, length), words.sep_id]) for length in lengths]
         encoder = open_encoder(saved(name, experts), words, side, str(where.device))  # type: ignore[arg-type]
-        views = encode_rows(encoder, rows, settings)
+        views = replace(encoder, batch_tokens=128, precision=precision).encode(rows)
         if views.dense_ND is not None:
             found[f"{side}, dense"] = torch.from_numpy(views.dense_ND)
         if views.lexical is not None:

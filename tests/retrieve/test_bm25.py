@@ -12,9 +12,8 @@ import pytest
 
 from midmask.core.config import Config
 from midmask.retrieve import ranked
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, BM25_WORDS, Bm25IndexConfig, Bm25WordsConfig
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Index, Bm25Search, rank_with_bm25
-from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.units import SearchWorker
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -109,7 +108,7 @@ CUTS = [(67, 0.9, 0.4, True), (700, 1.7, 0.75, False), (1000, 0, 1, True)]
 
 @pytest.mark.parametrize(("rows", "k1", "b", "titles"), CUTS)
 def test_every_score_has_the_bits_of_bm25s_over_the_whole_collection(whole, tmp_path, monkeypatch, rows, k1, b, titles):
-    monkeypatch.setattr("midmask.retrieve.bm25.words.MERGED_AT_ONCE", 4)  # several times, of 15 shards
+    monkeypatch.setattr("midmask.retrieve.bm25.index.MERGED_AT_ONCE", 4)  # several times, of 15 shards
     corpus = cut(whole, Place(str(tmp_path / "corpus")), rows)
     index = Bm25Index(bm25_index(corpus, Place(str(tmp_path)), Bm25Config(k1=k1, b=b, titles=titles)).place)
     texts = texts_of(whole, titles=titles)

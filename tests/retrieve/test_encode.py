@@ -26,7 +26,7 @@ from midmask.retrieve.blocks import SELECTION, passage_blocks, token_rows
 from midmask.retrieve.bm25.search import Bm25Config
 from midmask.retrieve.encode import Encode, EncodeConfig, encode
 from midmask.retrieve.search import Search, SearchConfig, search
-from midmask.retrieve.text_encoder import Encoding, encode_rows, length_batches, open_encoder
+from midmask.retrieve.text_encoder import length_batches, open_encoder
 from midmask.retrieve.units import SearchWorker
 from midmask.retrieve.views import CodedTokens, read_coded, read_views
 from midmask.store.artifact import Artifact
@@ -42,21 +42,16 @@ QUERIES = EncodeConfig(side="queries", split="dev")
 @pytest.fixture
 def encoder(inputs):
     folder = inputs["model"].place.local() / "model"
-    return open_encoder(folder, Vocabulary.of(inputs["tokens"].place.local() / "tokenizer"), "passage")
+    opened = open_encoder(folder, Vocabulary.of(inputs["tokens"].place.local() / "tokenizer"), "passage")
+    return replace(opened, batch_tokens=500)
 
 
-@pytest.fixture
-def encoding(inputs) -> Encoding:
-    vocabulary = Vocabulary.of(inputs["tokens"].place.local() / "tokenizer")
-    return Encoding(pad_id=vocabulary.pad_id, batch_tokens=500)
-
-
-def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, encoding, inputs):
+def test_a_shorter_length_keeps_the_first_tokens_and_the_last(encoder, inputs):
     rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
     cut = [row if len(row) <= 16 else np.array([*row[:15], row[-1]]) for row in rows]
     assert any(len(row) > 16 for row in rows) and any(len(row) < 16 for row in rows)
-    short = encode_rows(encoder, rows, Encoding(**{**vars(encoding), "max_length": 16}))
-    np.testing.assert_array_equal(short.dense_ND, encode_rows(encoder, cut, encoding).dense_ND)
+    short = replace(encoder, max_length=16).encode(rows)
+    np.testing.assert_array_equal(short.dense_ND, encoder.encode(cut).dense_ND)
 
 
 @pytest.mark.parametrize("config", [PASSAGES, QUERIES])
@@ -101,10 +96,10 @@ def test_a_vector_that_is_not_finite_names_its_passages(inputs, out, tmp_path: P
     assert (out / "dense").names() == []
 
 
-def test_bf16_gives_nearly_the_same_vectors(encoder, encoding, inputs):
+def test_bf16_gives_nearly_the_same_vectors(encoder, inputs):
     rows = token_rows(passage_blocks(inputs["tokens"].place)[0].read(["ids"])["ids"])
-    exact = encode_rows(encoder, rows, encoding).dense_ND
-    fast = encode_rows(encoder, rows, replace(encoding, precision="bf16")).dense_ND
+    exact = encoder.encode(rows).dense_ND
+    fast = replace(encoder, precision="bf16").encode(rows).dense_ND
     cosine = (exact * fast).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(fast, axis=1)
     assert fast.dtype == np.float32 and cosine.min() > 0.999 and not np.array_equal(exact, fast)
 

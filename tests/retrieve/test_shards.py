@@ -18,7 +18,7 @@ from midmask.retrieve import lexical
 from midmask.retrieve.best import near_best
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexConfig, build_faiss_index
-from midmask.retrieve.lexical import HybridShard, LexicalShard
+from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import HEADER, heaviest, pack_rows, row_of, top_rows, unpack_rows
 from midmask.retrieve.views import Views, load_array
 from midmask.store.place import Place
@@ -68,7 +68,7 @@ def shard_of(passages, start: int, stop: int, **options):
     blocks = [vectors_ND[at : min(at + 40, stop)] for at in range(start, stop, 40)]
     if rows is None:
         return DenseShard(blocks, mine, **options)
-    return HybridShard(blocks, rows[start:stop], mine, **options)
+    return LexicalShard(rows[start:stop], mine, vectors=blocks, **options)
 
 
 def cut_search(views, k, parts, **options):

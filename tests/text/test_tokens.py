@@ -23,9 +23,8 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone
 from midmask.encoders.families import type_inputs
-from midmask.encoders.model_settings import read_facts
+from midmask.encoders.model_settings import TextForm, read_facts
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import TextForm
 from midmask.experiment import steps
 from midmask.experiment.steps import InitialConfig, UntunedConfig, initial, untuned
 from midmask.masking.corruption import corrupt

@@ -16,12 +16,13 @@ from midmask.experiment.plan import plan
 from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import pretrain_setup
 from midmask.recipes import RECIPES
+from midmask.retrieve.blocks import cut_row
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.training.batches import batches_ahead
 from midmask.training.examples import TextColumns, TokenTable, WorkerSteps, local_reader
-from midmask.training.pairs import PairExamples, cut_rows
-from midmask.training.pretraining_rows import ExcerptExamples, PackedExamples, PassageExamples
+from midmask.training.pairs import PairExamples
+from midmask.training.pretraining_rows import PackedExamples, PassageExamples
 from tests.support.training.fixtures import all_passages, write_weights
 
 Pairs = dict[tuple[str, str], float]
@@ -65,8 +66,8 @@ def asked(tokens: Place, texts: TextColumns) -> list[str]:
     return [names[row].as_py() for row in texts["query"].rows]
 
 
-def excerpts(tokens: Place, weights: Place | None = None) -> ExcerptExamples:
-    return ExcerptExamples(PassageExamples(tokens, "f", weights), LENGTH)
+def excerpts(tokens: Place, weights: Place | None = None) -> PassageExamples:
+    return PassageExamples(tokens, "f", weights, excerpt=LENGTH)
 
 
 def test_rows_are_read_in_any_order_and_again(tokens, monkeypatch):
@@ -143,8 +144,8 @@ def test_choices_depend_on_seed_epoch_and_query_alone(tokens, corpus, tmp_path):
 
 
 def test_a_cut_text_ends_with_its_separator():
-    assert cut_rows(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
-    assert cut_rows(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
+    assert cut_row(np.array([2, 7, 8, 9, 3], np.int32), 4).tolist() == [2, 7, 8, 3]
+    assert cut_row(np.array([2, 7, 3], np.int32), 4).tolist() == [2, 7, 3]
 
 
 def packed(ids: list[list[int]], group: int, length: int) -> tuple[list[list[int]], int]:
@@ -306,7 +307,7 @@ def test_a_training_reads_excerpts_and_is_another_one(name, tokens):
     assert some is not None and none.fingerprint != some.fingerprint
     read = Artifact(tokens, {"fingerprint": "f", "result": {}, "config": {"max_length": 48}})
     setup = pretrain_setup(plan(recipe(excerpt=16)).pretrained.config, {"tokens": read})
-    assert setup.rows == ExcerptExamples(PassageExamples(tokens, "f"), 16) and setup.longest == 16
+    assert setup.rows == PassageExamples(tokens, "f", excerpt=16) and setup.longest == 16
 
 
 def test_where_there_is_nothing_to_choose_it_is_refused():

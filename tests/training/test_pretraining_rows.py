@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from midmask.store.place import Place
 from midmask.training.examples import TextColumns
 from midmask.training.plan import BLOCK, BatchPlan
-from midmask.training.pretraining_rows import ContextKind, PseudoQueryExamples, SpanExamples
+from midmask.training.pretraining_rows import ContextKind, PassageExamples, SpanExamples
 from midmask.training.rehearsal import even_split
 
 COUNTS = [2, 5, 3, 9, 2, 4]
@@ -157,7 +157,7 @@ def queries(tokens, tmp_path_factory) -> tuple[Place, list[int]]:
 
 
 def test_a_row_is_a_passage_with_one_of_its_queries(tokens, queries):
-    source = PseudoQueryExamples(tokens, queries[0], "f").open()
+    source = PassageExamples(tokens, "f", pseudo_queries=queries[0]).open()
     with_query = [row for row, count in enumerate(queries[1]) if count]
     assert source.count == len(with_query)
     rows = np.random.default_rng(0).permutation(source.count)
@@ -171,7 +171,7 @@ def test_a_row_is_a_passage_with_one_of_its_queries(tokens, queries):
 
 def test_every_query_of_a_passage_is_as_likely(tokens, queries):
     """A right sampler fails once in 10,000 choices of the seed. Row 5 is d7, which has three."""
-    source = PseudoQueryExamples(tokens, queries[0], "f").open()
+    source = PassageExamples(tokens, "f", pseudo_queries=queries[0]).open()
     texts = [next(source.read(np.array([5]), 1, epoch)["context"].pieces()) for epoch in range(VISITS)]
     picks = Counter(int(text[1]) for text in texts)
     assert set(picks) == {0, 1, 2}

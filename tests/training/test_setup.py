@@ -31,7 +31,7 @@ from midmask.text.tokens import TokensConfig, tokenise
 from midmask.training.examples import local_reader
 from midmask.training.optimiser import TrainConfig
 from midmask.training.pairs import PairExamples
-from midmask.training.pretraining_rows import PackedExamples, PassageExamples, PseudoQueryExamples, SpanExamples
+from midmask.training.pretraining_rows import PackedExamples, PassageExamples, SpanExamples
 from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup
 from tests.support.benchmark.tiny import write_collection
@@ -59,7 +59,9 @@ def test_rows_are_what_the_objective_reads():
     assert setup_of("mlm", packing=True).rows == PackedExamples(tokens, "tokens", 48)
     assert setup_of("cotmae").rows == SpanExamples(PLACES["spans"], "spans", "mixed")
     assert setup_of("cocondenser").rows == SpanExamples(PLACES["spans"], "spans", "any")
-    assert setup_of("cotmae_qc").rows == PseudoQueryExamples(tokens, PLACES["pseudo_queries"], "pseudo_queries")
+    assert setup_of("cotmae_qc").rows == PassageExamples(
+        tokens, "pseudo_queries", pseudo_queries=PLACES["pseudo_queries"]
+    )
     assert not setup_of("simcse").rows.by_length, "where rows meet, batches are not grouped by length"
     assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
 

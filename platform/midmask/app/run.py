@@ -21,7 +21,7 @@ from midmask.app.tracked_job import GraphObserver, TrackedJob, TrackedSystem, op
 from midmask.backend.cluster import whole
 from midmask.backend.executor import execute
 from midmask.core.config import fingerprint, flatten
-from midmask.encoders.model_settings import view_widths
+from midmask.encoders.folder import view_widths
 from midmask.experiment.evaluations import EVALUATION_FIELDS
 from midmask.experiment.events import Observer, StepEvent, unobserved
 from midmask.experiment.graph import Graph, Step

@@ -5,15 +5,15 @@ passages, or the words, builds the index of vectors and searches it, a block of 
 on storage, reached through Places. So nothing large passes through the driver, no node needs another's disk, an actor
 that dies is made again and finds what it had done, and a job that was killed goes on.
 
-Of other steps that work shard by shard, a task makes each shard that is missing, or actors where a worker loads much.
+Of other steps that work shard by shard, a task makes a shard that is missing, or many where a worker loads much.
 """
 
 import contextlib
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import ray
@@ -25,7 +25,7 @@ from midmask.errors import UserError
 from midmask.retrieve.bm25.search import Bm25Config, Bm25Search
 from midmask.retrieve.encode import Encode, EncodeConfig
 from midmask.retrieve.search import Search, SearchConfig
-from midmask.retrieve.units import SearchWorker
+from midmask.retrieve.units import SearchWorker, UnitSearch
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.sharded import Inputs, Sharded
@@ -55,31 +55,27 @@ def encode(config: EncodeConfig, inputs: Mapping[str, Artifact], out: Place, *, 
 
 
 def search(config: SearchConfig, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
-    """The distributed twin of `retrieve.search.search`, with one actor for each shard of the corpus; with an index,
-    every actor holds all of it, and takes the next block of queries. Fewer blocks get fewer actors.
-    """
-    work = Search(config, inputs, out)
-    blocks = work.begin()
-    shards = work.shards(actors)
-    if config.is_exact:
-        holders, queues = shards, [deque(range(blocks)) for _ in shards]
-    else:
-        holders = shards * min(actors, blocks)
-        queues = [deque(range(blocks))] * len(holders)
-    refuse_unschedulable(len(holders), config.threads)
-    with actor_pool(SearchWorker, [(work, shard) for shard in holders], config.threads) as pool:
-        dealt = deal([actor.search for actor in pool], queues)
-        return work.finish(shards, met_by_all(dealt, len(shards)))
+    """The distributed twin of `retrieve.search.search`."""
+    return _search(Search(config, inputs, out), actors, config.threads, on_gpu=True)
 
 
 def rank_with_bm25(config: Bm25Config, inputs: Mapping[str, Artifact], out: Place, *, actors: int) -> dict[str, Any]:
     """The distributed twin of `rank_with_bm25` in `retrieve`, with an actor on a CPU for some of the index's shards."""
-    work = Bm25Search(config, inputs, out)
-    queries = range(work.begin())
+    return _search(Bm25Search(config, inputs, out), actors, 1, on_gpu=False)
+
+
+def _search(work: UnitSearch, actors: int, threads: int, *, on_gpu: bool) -> dict[str, Any]:
+    """One actor for each shard of the corpus; where there is one shard, as of an index of vectors, every actor holds
+    all of it, and takes the next block of queries. Fewer blocks get fewer actors.
+    """
+    blocks = work.begin()
     shards = work.shards(actors)
-    refuse_unschedulable(len(shards), 1)
-    with actor_pool(SearchWorker, [(work, some) for some in shards], 1, on_gpu=False) as pool:
-        dealt = deal([actor.search for actor in pool], [deque(queries) for _ in shards])
+    holders, queues = shards, [deque(range(blocks)) for _ in shards]
+    if len(shards) == 1:
+        holders, queues = shards * min(actors, blocks), queues * min(actors, blocks)
+    refuse_unschedulable(len(holders), threads)
+    with actor_pool(SearchWorker, [(work, shard) for shard in holders], threads, on_gpu=on_gpu) as pool:
+        dealt = deal([actor.search for actor in pool], queues)
         return work.finish(shards, met_by_all(dealt, len(shards)))
 
 
@@ -118,10 +114,9 @@ def actor_pool(
     Args:
         on_gpu: whether they share the cluster's GPUs, if it has any.
     """
-    gpus = int(ray.cluster_resources().get("GPU", 0)) if on_gpu else 0
     options: dict[str, Any] = {
         "num_cpus": threads,
-        "num_gpus": 1 / math.ceil(len(arguments) / gpus) if gpus else 0,
+        "num_gpus": share_of_gpu(len(arguments)) if on_gpu else 0,
         "max_restarts": RESTARTS,
         "max_task_retries": RESTARTS,
         "scheduling_strategy": "SPREAD",
@@ -133,6 +128,12 @@ def actor_pool(
     finally:
         for actor in actors:
             ray.kill(actor)
+
+
+def share_of_gpu(processes: int) -> float:
+    """The part of a GPU that each of some processes has, where they share the cluster's; 0 if it has none."""
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    return 1 / math.ceil(processes / gpus) if gpus else 0
 
 
 def deal(methods: Sequence[Any], queues: Sequence[deque[int]]) -> Iterator[tuple[int, int]]:
@@ -182,42 +183,18 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
     """Runs a step shard by shard, with the files that one process would write; skips shards already written.
 
     Args:
-        actors: workers that are kept, for a step whose workers load much; others are tasks, as many as fit.
+        actors: tasks among which the shards are divided, if a worker of the step loads much; else a task makes one
+            shard, and as many run as fit.
     """
     step.begin(config, inputs, out)
-    if names := step.missing(inputs, out):
-        work = (step, config, dict(inputs), out, names)
-        if step.stays(config):
-            count = min(actors, len(names))
-            refuse_unschedulable(count, 1)
-            with actor_pool(ShardWorker, [work] * count, 1) as pool:
-                for number, _ in deal([actor.make for actor in pool], [deque(range(len(names)))] * count):
-                    log.info("%s is made", names[number])
-        else:
-            _make_with_tasks(work)
-    return step.finish(config, inputs, out)
-
-
-class ShardWorker:
-    """Opens the step's worker once and makes many shards with it."""
-
-    def __init__(self, step: Sharded, config: Config, inputs: Inputs, out: Place, names: Sequence[str]) -> None:
-        self._open, self._names = partial(step.worker, config, inputs, out), names
-        self._make: Callable[[str], None] | None = None
-
-    def make(self, number: int) -> int:
-        """Makes the shard of this number and returns it. The first one opens the worker: an error while an actor is
-        made would come back as a traceback alone.
-        """
-        self._make = self._make or self._open()
-        self._make(self._names[number])
-        return number
-
-
-def _make_with_tasks(work: tuple[Sharded, Config, Inputs, Place, Sequence[str]]) -> None:
-    task = ray.remote(max_retries=RESTARTS, scheduling_strategy="SPREAD")(_make_shard)
-    step, config, inputs, out, names = work
-    running = [task.remote(step, config, inputs, out, [name]) for name in names]
+    names = step.missing(inputs, out)
+    loads_much = bool(names) and step.stays(config)
+    count = min(actors, len(names)) if loads_much else len(names)
+    if loads_much:
+        refuse_unschedulable(count, 1)
+    gpus = share_of_gpu(count) if loads_much else 0
+    task = ray.remote(max_retries=RESTARTS, num_gpus=gpus, scheduling_strategy="SPREAD")(_make_shards)
+    running = [task.remote(step, config, dict(inputs), out, names[number::count]) for number in range(count)]
     try:
         while running:
             (done,), running = ray.wait(running)
@@ -225,7 +202,13 @@ def _make_with_tasks(work: tuple[Sharded, Config, Inputs, Place, Sequence[str]])
     finally:
         for left in running:
             ray.cancel(left)
+    return step.finish(config, inputs, out)
 
 
-def _make_shard(*work: Any) -> int:
-    return ShardWorker(*work).make(0)
+def _make_shards(step: Sharded, config: Config, inputs: Inputs, out: Place, names: Sequence[str]) -> int:
+    """Makes some shards with one worker of the step, but for those that a task that died has made."""
+    missing = [name for name in names if not (out / step.folder / step.file_name(name)).exists()]
+    make = step.worker(config, inputs, out)
+    for name in missing:
+        make(name)
+    return len(missing)

@@ -19,16 +19,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from midmask.encoders.backbone import Backbone, load_backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import count_token_types
-from midmask.encoders.model_settings import PROJECTION, ModelSettings, read_facts, read_projection
-from midmask.encoders.reading import save_model
+from midmask.encoders.model_settings import FILE, TOKEN_STATES, ModelSettings, TextForm, modules_of, read_facts
+from midmask.encoders.reading import library_reading, read_settings, refuse_not_finite, save_model
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import TOKEN_STATES, TextForm
 from midmask.errors import UserError
+
+PROJECTION = "2_Dense"
+"""Where a projection's weights are, as sentence-transformers lays them out."""
 
 Loader = Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"]
 
@@ -135,12 +138,60 @@ def load_bi_encoder(folder: Path, *, dropout: float) -> Backbone:
     """The backbone in a folder with the views that the folder's files name, its projection and experts included.
 
     Raises:
-        UserError: as `backbone.load_backbone` and `model_settings.read_facts`.
+        UserError: as `backbone.load_backbone` and `read_facts`.
     """
     backbone = load_backbone(folder, dropout=dropout)
     backbone.represent_as(read_facts(folder).representation, seed=0)
     take_projection(backbone, folder)
     return backbone
+
+
+def view_widths(folder: Path) -> dict[str, int]:
+    """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
+
+    Raises:
+        UserError: as `read_facts`; or if there is no config of a supported family.
+    """
+    representation, settings = read_facts(folder).representation, read_settings(str(folder), 0.0)
+    widths = {
+        "dense": representation.width or int(settings.hidden_size),
+        "lexical": int(settings.vocab_size),
+        "late": representation.tokens or 0,
+    }
+    return {view: widths[view] for view in representation.views}
+
+
+def read_projection(folder: Path) -> Tensor | None:
+    """The projection of the dense view or of all tokens, float32 [width, D]; none if there is none.
+
+    Raises:
+        UserError: as `read_facts`; or if its weights are missing or of another shape.
+    """
+    width = read_facts(folder).representation.projected
+    if width is None:
+        return None
+    is_ours = (folder / FILE).is_file()
+    place = folder / PROJECTION if is_ours else next(place for kind, place in modules_of(folder) if kind == "Dense")
+    weight = _read_weight(place)
+    if weight.ndim != 2 or len(weight) != width:
+        raise UserError(
+            f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}; save the "
+            "model again"
+        )
+    return weight
+
+
+def _read_weight(place: Path) -> Tensor:
+    """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
+    with library_reading(place, "projection"):
+        if (place / "model.safetensors").is_file():
+            weights = safetensors.torch.load_file(place / "model.safetensors")
+        else:
+            weights = torch.load(place / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        weight: Tensor = weights["linear.weight"]
+        weight = weight.float()
+    refuse_not_finite(place, [("linear.weight", weight)])
+    return weight
 
 
 def take_projection(backbone: Backbone, folder: Path) -> bool:

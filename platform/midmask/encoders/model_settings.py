@@ -15,31 +15,92 @@ is refused by its module's name. The settings beside the modules give the longes
 passages, and the similarity; each means what it means to version 6.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import safetensors.torch
-import torch
 from pydantic import Field, ValidationError
-from torch import Tensor
 
-from midmask.core.config import Config, as_user_error
-from midmask.encoders.reading import library_reading, read_settings, refuse_not_finite, what_is_wrong
+from midmask.core.config import Config, added, as_user_error
+from midmask.encoders.reading import what_is_wrong
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import (
-    MODEL_CONFIG,
-    TextForm,
-    is_scored_by_cosine,
-    read_json,
-    read_lengths,
-    read_model_config,
-    read_prompts,
-    refuse_cut_vectors,
-    refuse_other_transformer,
-)
 from midmask.errors import UserError
+from midmask.store.pretrained import transformer_folder
+from midmask.text.vocabulary import TitleJoin, load_tokenizer
+
+log = logging.getLogger(__name__)
+
+
+class TextForm(Config):
+    """The form of a model's texts (prompts, titles, case), as far as its folder states it."""
+
+    titles: bool | None = Field(None, description="whether 'title text' is a passage; none: not known")
+    title_join: TitleJoin = added("space", "how title and text are joined: space, separator or pair")
+    query_prompt: str = Field("", description="words before each query")
+    passage_prompt: str = Field("", description="words before each passage and its title")
+    pools_prompt: bool = Field(True, description="whether a prompt's tokens take part in the pooling")
+
+    @classmethod
+    def of(cls, tokens: Mapping[str, Any]) -> "TextForm":
+        """The form of the rows of a tokens artifact, from the config in its record; what that does not name has its
+        default.
+        """
+        return cls(**{name: tokens[name] for name in cls.model_fields if name in tokens})
+
+
+FILE = "midmask.json"
+FORMAT = 3
+"""2: with `form`; 3: with `TextForm.title_join`."""
+
+
+class ModelSettings(Config):
+    """Settings of a model's training: its views of a text, the form of the texts, and how many tokens it read."""
+
+    format: int = Field(FORMAT, ge=1, description="version of this file's layout")
+    representation: Representation = Field(description="which views of a text are scored")
+    query_length: int | None = Field(None, ge=1, description="tokens of the longest query; none: not known")
+    passage_length: int | None = Field(None, ge=1, description="tokens of the longest passage; none: not known")
+    form: TextForm = Field(default_factory=TextForm, description="how texts are written before they are tokenised")
+
+    def write(self, folder: Path) -> None:
+        (folder / FILE).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
+
+
+def read_facts(folder: Path) -> ModelSettings:
+    """Reads the facts about a model from its folder's files.
+
+    Raises:
+        UserError: if they say what midmask cannot do, or cannot be read.
+    """
+    if (folder / FILE).is_file():
+        return _read_own(folder / FILE)
+    try:
+        representation, form = Representation(), TextForm()
+        if (folder / MODULES_FILE).is_file():
+            representation, form = read_modules(folder)
+        query, passage = read_lengths(folder)
+        return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
+    except ValidationError as error:
+        raise as_user_error(error, str(folder)) from None
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
+        raise UserError(  # a JSON file of other types
+            f"{folder}: {MODULES_FILE}, or a settings file that it names, has a value of another type than "
+            f"sentence-transformers writes ({what_is_wrong(error)}); save the model again"
+        ) from None
+
+
+def _read_own(path: Path) -> ModelSettings:
+    data = read_json(path, dict)
+    version = data.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise UserError(f"{path}: format = {version}, but this midmask knows {FORMAT}. Use a newer midmask.")
+    try:
+        return ModelSettings.model_validate(data)
+    except ValidationError as error:
+        raise as_user_error(error, str(path)) from None
+
 
 MODULES_FILE = "modules.json"
 
@@ -58,6 +119,31 @@ _MODES = {
 }
 """Keys of a Pooling before version 5.4, and what the key `pooling_mode` says now."""
 
+MODEL_CONFIG = "config_sentence_transformers.json"
+
+QUERY_PROMPT, PASSAGE_PROMPT = "query", "document"
+"""Names of the prompts of `encode_query` and `encode_document`. Version 6 adds both, as empty prompts, to the
+prompts of every folder, so that neither method ever comes to `passage`, `corpus` or the default prompt.
+"""
+
+PADDED_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta")
+"""Families whose first token takes the position behind the padding's."""
+
+TRANSFORMER_SETTINGS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Names of the file with the settings of a Transformer; of several, the first one is read."""
+
+HARMLESS = {"attn_implementation", "device_map", "dtype", "torch_dtype", "trust_remote_code"}
+"""Arguments of transformers that change no vector, but for rounding, and need not be followed."""
+
+TOKEN_STATES = "token_embeddings"
+"""The key of the vectors of all tokens, which modules read and give."""
+
+NO_LIMIT = 10**6
+"""Tokenizers that know no limit say some number beyond all texts, such as 10^30."""
+
 
 def read_modules(folder: Path) -> tuple[Representation, TextForm]:
     """The representation that a folder's modules compute, and the form of its texts.
@@ -65,7 +151,7 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
     Raises:
         UserError: naming the module or setting that midmask cannot follow.
     """
-    modules = _modules(folder)
+    modules = modules_of(folder)
     kinds = [kind for kind, _ in modules]
     if kinds in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
         refuse_other_transformer(folder, task="fill-mask", output="logits")
@@ -82,7 +168,10 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
             f"but midmask follows {KNOWN_MODULES}, in this order."
         )
     pooling = modules[1][1]
-    refuse_cut_vectors(folder)
+    if (dimensions := read_model_config(folder).get("truncate_dim")) is not None:
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: truncate_dim = {dimensions}; midmask keeps all dimensions. Set it to null."
+        )
     width = _read_dense(modules[2][1]) if "Dense" in kinds else None
     normalise = is_scored_by_cosine(folder, stated="Normalize" in kinds) or "Normalize" in kinds
     pools_prompt = bool(read_json(pooling / "config.json", dict).get("include_prompt", True))
@@ -90,7 +179,7 @@ def read_modules(folder: Path) -> tuple[Representation, TextForm]:
     return Representation(dense=_read_pooling(pooling), width=width, normalise=normalise), form
 
 
-def _modules(folder: Path) -> list[tuple[str, Path]]:
+def modules_of(folder: Path) -> list[tuple[str, Path]]:
     """Class name and folder of each module, in order."""
     modules: list[tuple[str, Path]] = []
     for module in read_json(folder / MODULES_FILE, list):
@@ -157,110 +246,127 @@ def _splade(folder: Path, place: Path) -> Representation:
     return Representation(dense=None, lexical="splade", query_terms=terms, passage_terms=terms)
 
 
-FILE = "midmask.json"
-FORMAT = 3
-"""2: with `form`; 3: with `TextForm.title_join`."""
-PROJECTION = "2_Dense"
-"""Where a projection's weights are, as sentence-transformers lays them out."""
+def refuse_other_transformer(folder: Path, *, task: str, output: str) -> None:
+    """Raises UserError for settings of the module Transformer that midmask does not follow.
+
+    Args:
+        task: transformer_task of such a folder. output: name of the model's output that it reads.
+    """
+    path, settings = transformer_settings(folder)
+    unsupported = [
+        f"{name} = {settings[name]!r}"
+        for name, usual in (("transformer_task", task), ("module_output_name", TOKEN_STATES))
+        if settings.get(name) not in (None, usual)
+    ]
+    modalities = settings.get("modality_config") or {"text": {}}
+    outputs = {"method": "forward", "method_output_name": output}
+    if list(modalities) != ["text"] or not dict(modalities["text"]).items() <= outputs.items():
+        unsupported.append(f"modality_config = {modalities!r}")
+    for name in ("model", "tokenizer", "processor", "config"):
+        for values in (settings.get(f"{name}_args"), settings.get(f"{name}_kwargs")):
+            unsupported += [
+                f"{name}_args.{key} = {value!r}" for key, value in (values or {}).items() if key not in HARMLESS
+            ]
+    processing = settings.get("processing_kwargs") or {}
+    unsupported += [f"processing_kwargs.{key}" for key in ("common", "text") if processing.get(key)]
+    if unsupported:
+        raise UserError(f"{path}: {', '.join(unsupported)}; midmask does not follow this.")
 
 
-class ModelSettings(Config):
-    """Settings of a model's training: its views of a text, the form of the texts, and how many tokens it read."""
-
-    format: int = Field(FORMAT, ge=1, description="version of this file's layout")
-    representation: Representation = Field(description="which views of a text are scored")
-    query_length: int | None = Field(None, ge=1, description="tokens of the longest query; none: not known")
-    passage_length: int | None = Field(None, ge=1, description="tokens of the longest passage; none: not known")
-    form: TextForm = Field(default_factory=TextForm, description="how texts are written before they are tokenised")
-
-    def write(self, folder: Path) -> None:
-        (folder / FILE).write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
-
-
-def read_facts(folder: Path) -> ModelSettings:
-    """Reads the facts about a model from its folder's files.
+def read_lengths(folder: Path) -> tuple[int | None, int | None]:
+    """Tokens of the longest query and of the longest passage that a folder's model reads: from its
+    sentence-transformers settings, else from its tokenizer, and at most its positions; None if no file has it.
 
     Raises:
-        UserError: if they say what midmask cannot do, or cannot be read.
+        UserError: for settings that treat letter case otherwise than the tokenizer.
     """
-    if (folder / FILE).is_file():
-        return _read_own(folder / FILE)
-    with _refuse_foreign_settings(folder):
-        representation, form = Representation(), TextForm()
-        if (folder / MODULES_FILE).is_file():
-            representation, form = read_modules(folder)
-        query, passage = read_lengths(folder)
-        return ModelSettings(representation=representation, query_length=query, passage_length=passage, form=form)
-
-
-@contextmanager
-def _refuse_foreign_settings(folder: Path) -> Iterator[None]:
-    """A JSON file of other types than sentence-transformers writes becomes one line."""
-    try:
-        yield
-    except ValidationError as error:
-        raise as_user_error(error, str(folder)) from None
-    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError) as error:
-        raise UserError(
-            f"{folder}: {MODULES_FILE}, or a settings file that it names, has a value of another type than "
-            f"sentence-transformers writes ({what_is_wrong(error)}); save the model again"
-        ) from None
-
-
-def view_widths(folder: Path) -> dict[str, int]:
-    """Dimensions of each view that a folder's model gives: `dense`, `lexical`, `late`.
-
-    Raises:
-        UserError: as `read_facts`; or if there is no config of a supported family.
-    """
-    representation, settings = read_facts(folder).representation, read_settings(str(folder), 0.0)
-    widths = {
-        "dense": representation.width or int(settings.hidden_size),
-        "lexical": int(settings.vocab_size),
-        "late": representation.tokens or 0,
-    }
-    return {view: widths[view] for view in representation.views}
-
-
-def read_projection(folder: Path) -> Tensor | None:
-    """The projection of the dense view or of all tokens, float32 [width, D]; none if there is none.
-
-    Raises:
-        UserError: as `read_facts`; or if its weights are missing or of another shape.
-    """
-    width = read_facts(folder).representation.projected
-    if width is None:
-        return None
-    is_ours = (folder / FILE).is_file()
-    place = folder / PROJECTION if is_ours else next(place for kind, place in _modules(folder) if kind == "Dense")
-    weight = _read_weight(place)
-    if weight.ndim != 2 or len(weight) != width:
-        raise UserError(
-            f"{place}: a projection of shape {tuple(weight.shape)}, but the folder says width = {width}; save the "
-            "model again"
+    path, settings = transformer_settings(folder)
+    if settings.get("do_lower_case"):
+        normaliser = load_tokenizer(folder).backend_tokenizer.normalizer
+        if normaliser is None or normaliser.normalize_str("A") != "a":
+            raise UserError(
+                f"{path}: do_lower_case = true, but the tokenizer beside it keeps case. Lower the texts first."
+            )
+    # Since version 5.4 the length is the tokenizer's.
+    tokenizer = _read_if_there(transformer_folder(folder) / "tokenizer_config.json")
+    longest = settings.get("max_seq_length") or tokenizer.get("model_max_length")
+    positions = _positions(folder)
+    query, passage = (
+        min(
+            (int(limit) for limit in (settings.get(name) or longest, positions) if limit and limit < NO_LIMIT),
+            default=None,
         )
-    return weight
+        for name in ("query_length", "document_length")
+    )
+    return query, passage
 
 
-def _read_weight(place: Path) -> Tensor:
-    """The weight of a linear layer as sentence-transformers saves it. A pickle may hold tensors, and runs no code."""
-    with library_reading(place, "projection"):
-        if (place / "model.safetensors").is_file():
-            weights = safetensors.torch.load_file(place / "model.safetensors")
-        else:
-            weights = torch.load(place / "pytorch_model.bin", map_location="cpu", weights_only=True)
-        weight: Tensor = weights["linear.weight"]
-        weight = weight.float()
-    refuse_not_finite(place, [("linear.weight", weight)])
-    return weight
+def transformer_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The file with the settings of the module Transformer, and these; no file: none, and no settings."""
+    places = (transformer_folder(folder) / name for name in TRANSFORMER_SETTINGS)
+    path = next((place for place in places if place.is_file()), None)
+    return path, {} if path is None else read_json(path, dict)
 
 
-def _read_own(path: Path) -> ModelSettings:
-    data = read_json(path, dict)
-    version = data.get("format")
-    if isinstance(version, int) and version > FORMAT:
-        raise UserError(f"{path}: format = {version}, but this midmask knows {FORMAT}. Use a newer midmask.")
+def _positions(folder: Path) -> int | None:
+    """Tokens for which the model has positions; None without a table of them."""
+    config = _read_if_there(transformer_folder(folder) / "config.json")
+    count = config.get("max_position_embeddings")
+    if not isinstance(count, int) or count < 1:
+        return None
+    taken = config.get("pad_token_id", 1) + 1 if config.get("model_type") in PADDED_POSITIONS else 0
+    return count - int(taken)
+
+
+def read_prompts(folder: Path) -> TextForm:
+    """The prompts of queries and passages; empty ones where the folder has none of these names.
+
+    Raises:
+        UserError: for a default prompt that is not among the prompts, which sentence-transformers refuses too.
+    """
+    settings = read_model_config(folder)
+    prompts: Mapping[str, Any] = settings.get("prompts") or {}
+    default = str(settings.get("default_prompt_name") or "")
+    if default and default not in {QUERY_PROMPT, PASSAGE_PROMPT, *prompts}:
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: default_prompt_name = {default!r} is none of its prompts: {', '.join(prompts)}"
+        )
+    return TextForm(
+        query_prompt=str(prompts.get(QUERY_PROMPT) or ""), passage_prompt=str(prompts.get(PASSAGE_PROMPT) or "")
+    )
+
+
+def is_scored_by_cosine(folder: Path, *, stated: bool) -> bool:
+    """Whether vectors are compared by the cosine: if the folder says so, or nothing, as in sentence-transformers.
+
+    Args:
+        stated: whether its modules give vectors length 1 anyway.
+    """
+    similarity = read_model_config(folder).get("similarity_fn_name")
+    if similarity not in (None, "dot", "cosine"):
+        raise UserError(
+            f"{folder / MODEL_CONFIG}: similarity_fn_name = {similarity!r}; midmask scores by dot or cosine."
+        )
+    if similarity is None and not stated:
+        log.info(
+            "%s states no similarity: its vectors are compared by the cosine, as sentence-transformers does", folder
+        )
+    return similarity != "dot"
+
+
+def read_model_config(folder: Path) -> dict[str, Any]:
+    return _read_if_there(folder / MODEL_CONFIG)
+
+
+def _read_if_there(path: Path) -> dict[str, Any]:
+    return read_json(path, dict) if path.is_file() else {}
+
+
+def read_json(path: Path, wanted: type) -> Any:
     try:
-        return ModelSettings.model_validate(data)
-    except ValidationError as error:
-        raise as_user_error(error, str(path)) from None
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]}); save the model again") from None
+    if not isinstance(content, wanted):
+        raise UserError(f"{path}: a {type(content).__name__} instead of a {wanted.__name__}; save the model again")
+    return content

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig
+from transformers import AutoConfig, AutoModelForMaskedLM, BertConfig
 from transformers.utils import logging as hf_logging
 
 from midmask.encoders.families import FAMILIES
@@ -222,11 +222,6 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
     if missing := loading["missing_keys"]:
         log.info("%s holds no MLM head; a fresh one is made (%s)", name, count_fresh(model, missing))
     return model, bool(missing)
-
-
-def read_base_model(folder: Path, named: str) -> Any:
-    """The base model of a folder, of any architecture that transformers has; raises UserError as `read_pretrained`."""
-    return read_pretrained(AutoModel, folder, named)[0]
 
 
 def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple[Any, dict[str, Any]]:

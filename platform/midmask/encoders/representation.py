@@ -44,12 +44,6 @@ class TokenVectors:
     vectors_TD: Tensor  # float, text after text
     lengths_B: Tensor  # number of tokens of each text, int64, never 0
 
-    @staticmethod
-    def of_rows(states_BLD: Tensor, lengths_B: Tensor) -> "TokenVectors":
-        """The first `lengths_B` vectors of each row."""
-        real_BL = torch.arange(states_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
-        return TokenVectors(states_BLD.flatten(0, 1)[real_BL.flatten().nonzero().squeeze(1)], lengths_B)
-
     def padded(self) -> Tensor:
         """One row for each text, [B, L, D], zeros behind its tokens."""
         count, longest = len(self.lengths_B), int(self.lengths_B.max())
@@ -387,7 +381,8 @@ def pool(kind: Literal["cls", "mean"], hidden_BLD: Tensor, seen_BL: Tensor) -> T
 
 def token_vectors(hidden_BLD: Tensor, lengths_B: Tensor, projection_WD: Tensor) -> TokenVectors:
     """The projected states of a row's true tokens, each of length 1, float32 at least."""
-    projected = F.linear(TokenVectors.of_rows(hidden_BLD, lengths_B).vectors_TD, projection_WD)
+    real_BL = torch.arange(hidden_BLD.shape[1], device=lengths_B.device) < lengths_B[:, None]
+    projected = F.linear(hidden_BLD.flatten(0, 1)[real_BL.flatten().nonzero().squeeze(1)], projection_WD)
     wide = projected.to(torch.promote_types(projected.dtype, torch.float32))
     return TokenVectors(F.normalize(wide, dim=-1), lengths_B)
 

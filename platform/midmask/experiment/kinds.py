@@ -21,9 +21,8 @@ from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
 from midmask.queries.query_model import GeneratorConfig, generator_setup
 from midmask.queries.step import make_queries
 from midmask.queries.terms import STATISTICS, WEIGH, StatisticsConfig, WeighConfig
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, BM25_WORDS, Bm25IndexConfig, Bm25WordsConfig
 from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, SampleConfig, build_index, draw_sample
 from midmask.retrieve.ranked import FuseConfig, fuse_lists

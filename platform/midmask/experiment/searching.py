@@ -16,9 +16,8 @@ from midmask.experiment.graph import Step
 from midmask.experiment.steps import AdoptConfig
 from midmask.mining.known import NearDuplicatesConfig
 from midmask.mining.mine import MineConfig
-from midmask.retrieve.bm25.index import Bm25IndexConfig
+from midmask.retrieve.bm25.index import Bm25IndexConfig, Bm25WordsConfig
 from midmask.retrieve.bm25.search import Bm25Config
-from midmask.retrieve.bm25.words import Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig

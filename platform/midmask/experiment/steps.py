@@ -14,9 +14,9 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from midmask.core.config import Config, added
 from midmask.encoders.backbone import BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.folder import save_bi_encoder
+from midmask.encoders.model_settings import TextForm
 from midmask.encoders.reading import refuse_no_model
 from midmask.encoders.representation import Representation
-from midmask.encoders.text_settings import TextForm
 from midmask.experiment.schema import Recipe
 from midmask.objectives import ObjectiveConfig, finetuning_config, pretraining_config
 from midmask.objectives.finetuning.ranking import RankingConfig

@@ -14,7 +14,7 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.look import TEMPLATES, choice, first
 from midmask.queries.source_classes import FUNCTION_WORDS
-from midmask.retrieve.bm25.words import WORD
+from midmask.retrieve.bm25.index import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide

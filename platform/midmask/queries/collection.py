@@ -19,7 +19,7 @@ from midmask.core.randomness import hash64
 from midmask.corpora.documents.passages import document_of
 from midmask.corpora.duplicates import BANDS, ROWS, clusters, signatures, similar_pairs
 from midmask.queries.config import DEV, TEST, TRAIN, QueriesConfig
-from midmask.retrieve.bm25.words import StemmedWords
+from midmask.retrieve.bm25.index import StemmedWords
 from midmask.store import tables
 from midmask.store.place import Place
 

@@ -26,9 +26,8 @@ from midmask.queries.collection import (
 )
 from midmask.queries.config import JUDGE, TRAIN, QueriesConfig
 from midmask.queries.sources import Candidate, Roles
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, BM25_WORDS, Bm25IndexConfig, Bm25WordsConfig
 from midmask.retrieve.bm25.search import Bm25Index
-from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.text_encoder import TextEncoder
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place

@@ -30,7 +30,7 @@ from midmask.queries.config import file_content
 from midmask.queries.given import read_file
 from midmask.queries.query_model import QueryGenerator
 from midmask.queries.sources import Opening, Source
-from midmask.retrieve.bm25.words import WORD
+from midmask.retrieve.bm25.index import WORD
 from midmask.store.place import Place
 
 log = logging.getLogger(__name__)

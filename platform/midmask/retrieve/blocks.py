@@ -79,6 +79,11 @@ def token_rows(column: pa.ChunkedArray) -> list[NDArray[np.int32]]:
     return [values[start:end] for start, end in pairwise(offsets.tolist())]
 
 
+def cut_row(ids: NDArray[Any], length: int | None) -> NDArray[Any]:
+    """At most `length` ids, the last one ([SEP]) kept at the end; none: all."""
+    return ids if length is None or len(ids) <= length else np.append(ids[: length - 1], ids[-1])
+
+
 GROUPS_KEPT = 32
 """Row groups that stay in memory, of 2,048 passages each."""
 

@@ -13,9 +13,11 @@ Shapes: Q queries, K results of a query, N passages of a block, L tokens of one 
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from midmask.core.arrays import Floats, Ints
 from midmask.retrieve.best import Best, Candidates, Neighbours, Shard
@@ -53,42 +55,32 @@ class LateShard(Shard):
         rows = np.arange(len(block)) if wanted is None else np.unique(np.concatenate(wanted))
         if not len(rows):
             return [np.empty(0, np.float32)] * len(queries)
-        passages = DecodedTokens(block if wanted is None else block.take(rows))
-        starts = queries.starts_N
+        passages = block if wanted is None else block.take(rows)
+        codes_TD, scale_T = passages.records_T["codes"].astype(np.float32), passages.records_T["scale"].copy()
+        lengths_N, starts_N, starts = passages.lengths_N, passages.starts_N, queries.starts_N
 
         def score(query: int) -> Floats:
-            part = slice(int(starts[query]), int(starts[query] + queries.lengths_N[query]))
-            chosen = None if wanted is None else np.searchsorted(rows, wanted[query])
-            return passages.score(queries.records_T["codes"][part], queries.records_T["scale"][part], chosen)
+            asked_L = queries.records_T[int(starts[query]) : int(starts[query] + queries.lengths_N[query])]
+            if wanted is None:
+                return maxsim(asked_L, codes_TD, scale_T, starts_N)
+            chosen = np.searchsorted(rows, wanted[query])
+            tokens_T = token_places(starts_N[chosen], lengths_N[chosen])
+            return maxsim(asked_L, codes_TD[tokens_T], scale_T[tokens_T], starts_of(lengths_N[chosen]))
 
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(score, range(len(queries))))
 
 
-class DecodedTokens:
-    """The token vectors of some passages, their codes as float32."""
-
-    def __init__(self, coded: CodedTokens) -> None:
-        self._codes_TD = coded.records_T["codes"].astype(np.float32)
-        self._scale_T = np.ascontiguousarray(coded.records_T["scale"])
-        self._lengths_N = coded.lengths_N
-        self._starts_N = coded.starts_N
-
-    def score(self, codes_LD: np.ndarray, scale_L: Floats, chosen: Ints | None) -> Floats:
-        """MaxSim of one query with the passages at these positions, float32; none: with all of them."""
-        codes_TD, scale_T, starts = self._codes_TD, self._scale_T, self._starts_N
-        if chosen is not None:
-            lengths = self._lengths_N[chosen]
-            tokens_T = token_places(starts[chosen], lengths)
-            codes_TD, scale_T, starts = codes_TD[tokens_T], scale_T[tokens_T], starts_of(lengths)
-        if not len(starts):
-            return np.empty(0, np.float32)
-        products_LT = (codes_LD.astype(np.float32) @ codes_TD.T) * scale_T
-        best_LN = np.maximum.reduceat(products_LT, starts, axis=1)
-        total_N = np.zeros(len(starts))
-        for best_N, scale in zip(best_LN, scale_L.astype(np.float64), strict=True):  # one order of additions
-            total_N += best_N * scale
-        return total_N.astype(np.float32)
+def maxsim(query_L: NDArray[Any], codes_TD: Floats, scale_T: Floats, starts_N: Ints) -> Floats:
+    """MaxSim of one query's coded tokens with passages whose tokens lie one after the other, float32 [N]."""
+    if not len(starts_N):
+        return np.empty(0, np.float32)
+    products_LT = (query_L["codes"].astype(np.float32) @ codes_TD.T) * scale_T
+    best_LN = np.maximum.reduceat(products_LT, starts_N, axis=1)
+    total_N = np.zeros(len(starts_N))
+    for best_N, scale in zip(best_LN, query_L["scale"].astype(np.float64), strict=True):  # one order of additions
+        total_N += best_N * scale
+    return total_N.astype(np.float32)
 
 
 def _within(rows: Ints, start: int, stop: int) -> Ints:

@@ -15,7 +15,7 @@ best by that error are scored exactly, so the result is proven. Held besides: a 
 mean, and 64 MB of dense scores during a search.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from midmask.retrieve.sparse import row_of
 from midmask.retrieve.views import Views
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array, csr_array
 
 PASSAGES = 65_536
 """Passages of a block: their scores for one query stay in a core's cache."""
@@ -44,121 +44,82 @@ QUERIES = 256
 
 
 class LexicalShard(Shard):
-    """Passages that are searched by their lexical views, one row each."""
-
-    def __init__(self, rows: "csr_array", doc_ids: pa.ChunkedArray, *, first: int = 0, threads: int = 1) -> None:
-        super().__init__(doc_ids, first, threads)
-        self._index = LexicalIndex(rows)
-
-    def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
-        words = queries.words
-        best = Best(words.shape[0], k, self._places_N)
-
-        def search(part: slice) -> None:
-            for block, scores in self._index.scores(words[part]):
-                for query, scores_N in enumerate(scores, start=part.start):
-                    near_N = near_best(scores_N, 0.0, k, best.least(query))
-                    best.offer(query, scores_N[near_N].astype(np.float32), near_N + block.start)
-
-        search_in_batches(search, words.shape[0], self._threads)
-        return best.ranking()
-
-
-def search_in_batches(search: Callable[[slice], None], queries: int, threads: int) -> None:
-    """Searches some queries at a time."""
-    size = -(-QUERIES // threads)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(search, (slice(start, min(start + size, queries)) for start in range(0, queries, size))))
-
-
-class LexicalIndex:
-    """Scores of queries with all passages of a shard, a block at a time."""
-
-    def __init__(self, rows: "csr_array") -> None:
-        self._blocks = [range(at, min(at + PASSAGES, rows.shape[0])) for at in range(0, rows.shape[0], PASSAGES)]
-        self._inverted = [InvertedBlock(rows[block.start : block.stop]) for block in self._blocks]
-
-    def scores(self, queries: "csr_array") -> Iterator[tuple[range, Iterable[Doubles]]]:
-        """Each block of passages, and every query's scores of it."""
-        for block, lists in zip(self._blocks, self._inverted, strict=True):
-            yield block, (lists.scores(*row_of(queries, query)) for query in range(queries.shape[0]))
-
-
-class InvertedBlock:
-    """Inverted lists of a block of passages: of each term, the passages that have it and their weights."""
-
-    def __init__(self, rows: "csr_array") -> None:
-        lists = rows.astype(np.float64).tocsc()
-        self._rows, self._width = rows.shape
-        self._starts, self._passages, self._weights = lists.indptr, lists.indices, lists.data
-
-    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Doubles:
-        """Of one query."""
-        from scipy.sparse._sparsetools import csc_matvec  # here: only a lexical search needs scipy
-
-        scores_N = np.zeros(self._rows)
-        lists = self._passages, self._weights
-        wide = weights.astype(np.float64)
-        if len(terms) > MANY_TERMS:  # DupMAE's queries have nearly all
-            wide_V = np.zeros(self._width)
-            wide_V[terms] = wide
-            csc_matvec(self._rows, self._width, self._starts, *lists, wide_V, scores_N)
-            return scores_N
-        # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
-        # function beneath it: scores_N += column * weight, for a matrix of one column.
-        for at, term in enumerate(terms.tolist()):
-            csc_matvec(self._rows, 1, self._starts[term : term + 2], *lists, wide[at : at + 1], scores_N)
-        return scores_N
-
-
-class HybridShard(Shard):
-    """Passages that are searched by both views at once.
+    """Passages that are searched by their lexical views, or by these and their dense views at once.
 
     Args:
-        vectors: their embeddings, float32 [n, D] blocks in row order.
         rows: their lexical views, one row each.
+        vectors: their embeddings, float32 [n, D] blocks in row order; none: words alone are scored.
     """
 
     def __init__(
         self,
-        vectors: Sequence[Floats],
         rows: "csr_array",
         doc_ids: pa.ChunkedArray,
         *,
+        vectors: Sequence[Floats] = (),
         first: int = 0,
         threads: int = 1,
     ) -> None:
         super().__init__(doc_ids, first, threads)
-        self._embeddings = Embeddings(vectors)
-        self._index = LexicalIndex(rows)
-        self._centred_ND = np.empty((self._embeddings.rows, self._embeddings.width), dtype=np.float32)
-        places = iter(np.split(self._centred_ND, np.cumsum([len(block) for block in vectors])[:-1]))
-        self._mean_D, self._dense_error = self._embeddings.centre(lambda block: np.copyto(next(places), block))
-        # Exact lexical scores are added in float64 here and there, to sums of other last bits.
-        self._lexical_error = 2.0**-50 * float(np.abs(rows.data).max(initial=0))  # for weights that sum to 1
+        starts = range(0, rows.shape[0], PASSAGES)
+        self._blocks = [(start, rows[start : start + PASSAGES].astype(np.float64).tocsc()) for start in starts]
+        self._embeddings = Embeddings(vectors) if vectors else None
+        if self._embeddings is not None:
+            self._centred_ND = np.empty((self._embeddings.rows, self._embeddings.width), dtype=np.float32)
+            places = iter(np.split(self._centred_ND, np.cumsum([len(block) for block in vectors])[:-1]))
+            self._mean_D, self._dense_error = self._embeddings.centre(lambda block: np.copyto(next(places), block))
+            # Exact lexical scores are added in float64 here and there, to sums of other last bits.
+            self._lexical_error = 2.0**-50 * float(np.abs(rows.data).max(initial=0))  # for weights that sum to 1
 
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
-        words, dense_QD = queries.words, queries.vectors_ND
-        wide_QD = dense_QD.astype(np.float64)
-        shares_Q = np.vecdot(wide_QD, self._mean_D.astype(np.float64))  # added by the mean to all scores
-        errors_Q = self._errors(words, wide_QD)
-        best = Best(words.shape[0], k, self._places_N)
-
-        def search(part: slice) -> None:
-            for block, scores in self._index.scores(words[part]):
-                guesses_BN = dense_QD[part] @ self._centred_ND[block.start : block.stop].T
-                for query, guesses_N, scores_N in zip(range(part.start, part.stop), guesses_BN, scores, strict=True):
-                    sum_N = guesses_N + scores_N + shares_Q[query]
-                    near_N = near_best(sum_N, errors_Q[query], k, best.least(query))
-                    dense_N = self._embeddings.inner(wide_QD[query, None], (near_N + block.start)[None])[0]
-                    best.offer(query, (dense_N + scores_N[near_N]).astype(np.float32), near_N + block.start)
-
-        search_in_batches(search, words.shape[0], self._threads)
+        best = Best(queries.words.shape[0], k, self._places_N)
+        search = self._search_words if self._embeddings is None else self._search_both
+        every, size = range(queries.words.shape[0]), -(-QUERIES // self._threads)
+        parts = (every[start : start + size] for start in every[::size])
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(lambda part: search(queries, part, k, best), parts))
         return best.ranking()
 
-    def _errors(self, words: "csr_array", dense_QD: Doubles) -> Doubles:
-        """How far the sum of a guess and a lexical score may lie from the score, for each query."""
-        sums = np.concatenate([np.zeros(1), np.abs(words.data).cumsum(dtype=np.float64)])
-        lengths_Q: Doubles = np.linalg.norm(dense_QD, axis=1)
-        lexical_Q: Doubles = np.diff(sums[words.indptr])
-        return self._dense_error * lengths_Q + self._lexical_error * lexical_Q
+    def _search_words(self, queries: Views, part: range, k: int, best: Best) -> None:
+        for start, lists in self._blocks:
+            for query in part:
+                scores_N = score_block(lists, *row_of(queries.words, query))
+                near_N = near_best(scores_N, 0.0, k, best.least(query))
+                best.offer(query, scores_N[near_N].astype(np.float32), near_N + start)
+
+    def _search_both(self, queries: Views, part: range, k: int, best: Best) -> None:
+        assert self._embeddings is not None
+        dense_BD = queries.vectors_ND[part.start : part.stop]
+        wide_BD = dense_BD.astype(np.float64)
+        shares_B = np.vecdot(wide_BD, self._mean_D.astype(np.float64))  # added by the mean to all scores
+        lengths_B = np.linalg.norm(wide_BD, axis=1)
+        for start, lists in self._blocks:
+            guesses_BN = dense_BD @ self._centred_ND[start : start + lists.shape[0]].T
+            for at, query in enumerate(part):
+                terms, weights = row_of(queries.words, query)
+                scores_N = score_block(lists, terms, weights)
+                error = self._dense_error * lengths_B[at] + self._lexical_error * np.abs(weights).sum(dtype=np.float64)
+                near_N = near_best(guesses_BN[at] + scores_N + shares_B[at], error, k, best.least(query))
+                dense_N = self._embeddings.inner(wide_BD[at, None], (near_N + start)[None])[0]
+                best.offer(query, (dense_N + scores_N[near_N]).astype(np.float32), near_N + start)
+
+
+def score_block(lists: "csc_array", terms: NDArray[np.int32], weights: Floats) -> Doubles:
+    """The scores of a block of passages for one query, each added up in the order of the terms.
+
+    Args:
+        lists: of each term, the passages that have it and their weights, float64.
+    """
+    from scipy.sparse._sparsetools import csc_matvec  # here: only a lexical search needs scipy
+
+    (rows, width), wide, scores_N = lists.shape, weights.astype(np.float64), np.zeros(lists.shape[0])
+    if len(terms) > MANY_TERMS:  # DupMAE's queries have nearly all
+        wide_V = np.zeros(width)
+        wide_V[terms] = wide
+        csc_matvec(rows, width, lists.indptr, lists.indices, lists.data, wide_V, scores_N)
+        return scores_N
+    # scipy's own product with some columns copies them first, which takes longer than adding them up. This is the
+    # function beneath it: scores_N += column * weight, for a matrix of one column.
+    for at, term in enumerate(terms.tolist()):
+        csc_matvec(rows, 1, lists.indptr[term : term + 2], lists.indices, lists.data, wide[at : at + 1], scores_N)
+    return scores_N

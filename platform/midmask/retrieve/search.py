@@ -29,7 +29,7 @@ from midmask.retrieve.blocks import SELECTION, Block, blocks_in, passage_blocks,
 from midmask.retrieve.dense import DenseShard
 from midmask.retrieve.index import IndexFields, measure_recall, open_index
 from midmask.retrieve.late import LateShard
-from midmask.retrieve.lexical import HybridShard, LexicalShard
+from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import stacked
 from midmask.retrieve.units import UnitSearch, read_found, search_alone
 from midmask.retrieve.views import read_views, stored_size
@@ -74,22 +74,6 @@ class PoolFields(Config):
             )
 
 
-def _read_candidates(lists: Place, query_ids: Sequence[str], doc_ids: pa.ChunkedArray) -> list[Ints]:
-    """For each query the places of its candidates among the passages with these ids, ascending.
-
-    Args:
-        lists: a ranked list in Parquet.
-    """
-    found = ranked.read_queries(lists, query_ids, ["query_id", "doc_id"])
-    query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
-    large = pa.large_string()  # ids may take more than 2 GiB
-    row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
-    query_N, row_N = (column.filter(pc.is_valid(row_N)).to_numpy().astype(np.int64) for column in (query_N, row_N))
-    order = np.lexsort((row_N, query_N))
-    edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
-    return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
-
-
 class SearchConfig(IndexFields):
     """How a corpus is searched. With another index than Flat, the step `index` builds it."""
 
@@ -130,14 +114,11 @@ def open_shard(
     doc_ids, first, threads, rescore = _doc_ids_of(blocks), blocks[0].start, config.threads, config.rescore
     if "late" in views:
         return LateShard([part.tokens for part in parts], doc_ids, first=first, threads=threads)
+    vectors = [part.vectors_ND for part in parts] if "dense" in views else []
     if "lexical" not in views:
-        vectors = [part.vectors_ND for part in parts]
         return DenseShard(vectors, doc_ids, index=index, rescore=rescore, first=first, threads=threads)
     rows = stacked([part.words for part in parts])
-    if "dense" not in views:
-        return LexicalShard(rows, doc_ids, first=first, threads=threads)
-    vectors = [part.vectors_ND for part in parts]
-    return HybridShard(vectors, rows, doc_ids, first=first, threads=threads)
+    return LexicalShard(rows, doc_ids, vectors=vectors, first=first, threads=threads)
 
 
 def _doc_ids_of(blocks: Sequence[Block]) -> pa.ChunkedArray:
@@ -218,7 +199,7 @@ class Search(UnitSearch):
 
     def prepare(self, shard: Shard, number: int) -> Callable[[], Neighbours]:
         queries = read_views(self.inputs["queries"].place, self.query_blocks[number].name, self.views)
-        candidates = self._candidates(number, shard)
+        candidates = self._candidates(number, shard.doc_ids)
         terms, width = self.config.query_terms, self.config.width
         counted = queries.pruned(terms).narrowed(width, normalise=self.normalised)
         return lambda: shard.search(counted, self.config.depth, candidates)
@@ -239,26 +220,38 @@ class Search(UnitSearch):
             "query_seconds": round(seconds, 6),
             "read": {side: self._read_to(side) for side in ("passages", "queries")},
             "bytes_per_passage": round(self._count_bytes() / passages, 2),
-            **({} if self.config.is_exact else {"recall": self._recall(place)}),
+            **(
+                {}
+                if self.config.is_exact
+                else {"recall": measure_recall(self._lists("exact"), place, self.config.depth)}
+            ),
             "seconds": round(time.perf_counter() - self.started, 3),
         }
-
-    def _recall(self, found: Place) -> dict[str, float]:
-        """Against the exact search of a sample of the queries."""
-        return measure_recall(ranked.of_split(self.inputs["exact"].place, self.split), found, self.config.depth)
 
     def _read_to(self, side: str) -> dict[str, Any]:
         """The length to which passages or queries were read."""
         encoded = self.inputs[side].result
         return {name: encoded[name] for name in ("length", "cut_share", "titles") if name in encoded}
 
-    def _candidates(self, number: int, shard: Shard) -> list[Ints] | None:
-        """For each query of a block the rows of a shard that are its candidates; none: all passages are scored."""
+    def _lists(self, role: str) -> Place:
+        """The split's ranked lists in an input."""
+        return ranked.of_split(self.inputs[role].place, self.split)
+
+    def _candidates(self, number: int, doc_ids: pa.ChunkedArray) -> list[Ints] | None:
+        """For each query of a block the places of its candidates among the passages with these ids, ascending; none:
+        all passages are scored.
+        """
         if "candidates" not in self.inputs:
             return None
         query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
-        lists = ranked.of_split(self.inputs["candidates"].place, self.split)
-        return _read_candidates(lists, query_ids, shard.doc_ids)
+        found = ranked.read_queries(self._lists("candidates"), query_ids, ["query_id", "doc_id"])
+        query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
+        large = pa.large_string()  # ids may take more than 2 GiB
+        row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
+        query_N, row_N = (column.filter(pc.is_valid(row_N)).to_numpy().astype(np.int64) for column in (query_N, row_N))
+        order = np.lexsort((row_N, query_N))
+        edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))
+        return [row_N[order[start:stop]] for start, stop in pairwise(edges.tolist())]
 
     def _query_seconds(self, shards: Sequence[range]) -> float:
         """Seconds in which queries were searched: of each block, those of its slowest shard. Neither building nor

@@ -9,7 +9,7 @@ Shapes: B rows, L tokens, D width, V vocabulary.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,19 +18,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import AutoModel
 
 from midmask.core.arrays import Ints
 from midmask.core.torch_randomness import fresh_weights
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.experts import put_query_expert
 from midmask.encoders.families import first_token, padding_mask, suits_first_token, type_inputs, widen_scores
-from midmask.encoders.folder import load_bi_encoder
-from midmask.encoders.model_settings import ModelSettings, read_facts, read_projection
+from midmask.encoders.folder import load_bi_encoder, read_projection
+from midmask.encoders.model_settings import ModelSettings, read_facts
 from midmask.encoders.precision import Precision, autocast_type
-from midmask.encoders.reading import read_base_model
-from midmask.encoders.representation import Pooling, Representation, Side, TextVectors
+from midmask.encoders.reading import read_pretrained
+from midmask.encoders.representation import Pooling, Representation, Side
 from midmask.errors import UserError
 from midmask.masking.words import one_thread
+from midmask.retrieve.blocks import cut_row
 from midmask.retrieve.sparse import top_rows
 from midmask.retrieve.views import CodedTokens, Views, starts_of
 from midmask.store.artifact import Artifact
@@ -64,18 +66,71 @@ def run_batches(run: Callable[[Ints], T], batches: Sequence[Ints], threads: int)
             return list(pool.map(run, reversed(batches)))[::-1]
 
 
+BATCH_TOKENS = {"cpu": 1024, "cuda": 65_536}
+"""Padded tokens of one batch. On a CPU enough to fill a core and few enough to stay in its cache: a mini backbone takes
+a quarter longer at 4,096, and as long at 512 and 2,048. The figure for GPUs is not measured."""
+
+
+class NotFinite(ValueError):
+    """Some rows of a batch have views that are not finite. `rows`: which ones."""
+
+    def __init__(self, rows: Ints) -> None:
+        super().__init__(f"the views of {len(rows)} rows are not finite")
+        self.rows = rows
+
+
 @dataclass(frozen=True)
 class Encoder:
-    """Views of padded rows, not pruned."""
+    """Token rows become views. Everything but `threads` changes the numbers."""
 
     model: Any  # a `Backbone`, or a `BaseModel`
     pooling: Pooling
     special_V: Tensor  # bool, which ids are special tokens
+    pad_id: int
     side: Side
     shared: bool  # whether threads may call it at the same time
+    device: str
+    batch_tokens: int
+    terms: int | None = None  # words of a lexical view that are kept, the heaviest; none: all
+    max_length: int | None = None  # tokens a row is cut to, its first ones and its last one, [SEP]; none: as tokenised
+    threads: int = 1
+    precision: Precision = "fp32"
 
-    def __call__(self, ids_BL: Tensor, lengths_B: Tensor) -> TextVectors:
-        return self.pooling.views(self.model, ids_BL, lengths_B, self.special_V, self.side)
+    def encode(self, rows: Sequence[NDArray[Any]]) -> Views:
+        """The views of each token row.
+
+        Raises:
+            NotFinite: if there is a NaN or an infinity among them.
+        """
+        rows = [cut_row(row, self.max_length) for row in rows]
+        batches = length_batches(np.array([len(row) for row in rows], dtype=np.int64), self.batch_tokens)
+        threads = self.threads if self.device == "cpu" and self.shared else 1
+        results = run_batches(lambda batch: self._encode_batch(rows, batch), batches, threads)
+        return Views.concat(results).take(np.argsort(np.concatenate(batches), kind="stable"))
+
+    def _encode_batch(self, rows: Sequence[NDArray[Any]], batch: Ints) -> Views:
+        """Views of some rows; raises NotFinite for those that are not finite."""
+        lengths_B = np.array([len(rows[row]) for row in batch])
+        ids_BL = np.full((len(batch), int(lengths_B.max())), self.pad_id, dtype=np.int64)
+        ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate([rows[row] for row in batch])
+        device = torch.device(self.device)
+        bf16 = autocast_type(self.precision, device)
+        with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
+            ids, lengths = (torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B))
+            views = self.pooling.views(self.model, ids, lengths, self.special_V, self.side)
+        arrays = [tensor.float().cpu().numpy() for tensor in views.tensors()]
+        finite_B = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
+        if views.tokens is not None:  # of its tokens until here
+            tokens_B = views.tokens.lengths_B.cpu().numpy()
+            finite_B = np.logical_and.reduceat(finite_B, starts_of(tokens_B))
+        if not finite_B.all():
+            raise NotFinite(batch[~finite_B])
+        if views.tokens is not None:
+            return Views(None, None, CodedTokens.code(arrays[0], tokens_B))
+        return Views(
+            None if views.dense_BD is None else arrays[0],
+            None if views.lexical_BV is None else top_rows(arrays[-1], self.terms),
+        )
 
 
 def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str = "cpu", unpooled: int = 0) -> Encoder:
@@ -101,7 +156,8 @@ def open_encoder(folder: Path, vocabulary: Vocabulary, side: Side, device: str =
         pooling.unpooled = unpooled
     rows = len(words.get_input_embeddings().weight)
     refuse_tokens_beyond(f"encoder {str(folder)!r}", vocabulary.size - 1, rows)
-    return Encoder(model, pooling, vocabulary.special_V.to(device), side, shared)
+    special_V, batch_tokens = vocabulary.special_V.to(device), BATCH_TOKENS[torch.device(device).type]
+    return Encoder(model, pooling, special_V, vocabulary.pad_id, side, shared, device, batch_tokens)
 
 
 def _dense_pooling(folder: Path, representation: Representation) -> Pooling:
@@ -169,83 +225,11 @@ def load_base_model(folder: Path, side: Side = "passage") -> Any:
     Raises:
         UserError: as `read_pretrained`.
     """
-    model = read_base_model(folder, f"encoder {str(folder)!r}")
+    model, _ = read_pretrained(AutoModel, folder, f"encoder {str(folder)!r}")
     widen_scores(model)
     if side == "query":
         put_query_expert(model, folder)
     return model.eval()
-
-
-BATCH_TOKENS = {"cpu": 1024, "cuda": 65_536}
-"""Padded tokens of one batch. On a CPU enough to fill a core and few enough to stay in its cache: a mini backbone takes
-a quarter longer at 4,096, and as long at 512 and 2,048. The figure for GPUs is not measured."""
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How token rows become views; everything but `threads` changes the numbers."""
-
-    pad_id: int
-    terms: int | None = None  # words of a lexical view that are kept, the heaviest; none: all
-    max_length: int | None = None  # tokens a row is cut to, its first ones and its last one, [SEP]; none: as tokenised
-    batch_tokens: int = BATCH_TOKENS["cpu"]
-    device: str = "cpu"
-    threads: int = 1
-    precision: Precision = "fp32"
-
-
-class NotFinite(ValueError):
-    """Some rows of a batch have views that are not finite. `rows`: which ones."""
-
-    def __init__(self, rows: Ints) -> None:
-        super().__init__(f"the views of {len(rows)} rows are not finite")
-        self.rows = rows
-
-
-def encode_rows(encoder: Encoder, rows: Sequence[NDArray[Any]], encoding: Encoding) -> Views:
-    """The views of each token row.
-
-    Raises:
-        NotFinite: if there is a NaN or an infinity among them.
-    """
-    rows = [_truncate(row, encoding.max_length) for row in rows]
-    batches = length_batches(np.array([len(row) for row in rows], dtype=np.int64), encoding.batch_tokens)
-
-    def run(batch: Ints) -> Views:
-        return _encode_batch(encoder, rows, batch, encoding)
-
-    results = run_batches(run, batches, encoding.threads if encoding.device == "cpu" and encoder.shared else 1)
-    return Views.concat(results).take(np.argsort(np.concatenate(batches), kind="stable"))
-
-
-def _truncate(row: NDArray[Any], max_length: int | None) -> NDArray[Any]:
-    if max_length is None or len(row) <= max_length:
-        return row
-    return np.append(row[: max_length - 1], row[-1])
-
-
-def _encode_batch(encoder: Encoder, rows: Sequence[NDArray[Any]], batch: Ints, encoding: Encoding) -> Views:
-    """Views of some rows; raises NotFinite for those that are not finite."""
-    lengths_B = np.array([len(rows[row]) for row in batch])
-    ids_BL = np.full((len(batch), int(lengths_B.max())), encoding.pad_id, dtype=np.int64)
-    ids_BL[np.arange(ids_BL.shape[1]) < lengths_B[:, None]] = np.concatenate([rows[row] for row in batch])
-    device = torch.device(encoding.device)
-    bf16 = autocast_type(encoding.precision, device)
-    with torch.inference_mode(), torch.autocast(device.type, dtype=bf16, enabled=bf16 is not None):
-        views = encoder(*(torch.from_numpy(array).to(device) for array in (ids_BL, lengths_B)))
-    arrays = [tensor.float().cpu().numpy() for tensor in views.tensors()]
-    finite_B = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
-    if views.tokens is not None:  # of its tokens until here
-        tokens_B = views.tokens.lengths_B.cpu().numpy()
-        finite_B = np.logical_and.reduceat(finite_B, starts_of(tokens_B))
-    if not finite_B.all():
-        raise NotFinite(batch[~finite_B])
-    if views.tokens is not None:
-        return Views(None, None, CodedTokens.code(arrays[0], tokens_B))
-    return Views(
-        None if views.dense_BD is None else arrays[0],
-        None if views.lexical_BV is None else top_rows(arrays[-1], encoding.terms),
-    )
 
 
 @dataclass(frozen=True)
@@ -282,12 +266,8 @@ class TextEncoder:
         return 0 if self.facts.form.pools_prompt or not self.prompt else prompt_tokens(self.tokenizer, self.prompt)
 
     def encode(self, rows: Sequence[NDArray[Any]]) -> Views:
-        """The views of token rows.
-
-        Raises:
-            NotFinite: if there is a NaN or an infinity among them.
-        """
-        return encode_rows(self._encoder, rows, self._encoding)
+        """The views of token rows, as `Encoder.encode`."""
+        return self._encoder.encode(rows)
 
     def encode_queries(self, texts: Sequence[str]) -> Views:
         """The views of texts that are no rows yet, cut and prompted as the tokens artifact's queries; at least one."""
@@ -295,27 +275,13 @@ class TextEncoder:
         return self.encode([np.array(row) for row in cut([self.prompt + text for text in texts])])
 
     @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        joined = self.tokens.record.get("config", {}).get("title_join", "space")
-        return Vocabulary.of(self.tokenizer).joined_by(joined)
-
-    @cached_property
     def _encoder(self) -> Encoder:
-        folder = model_folder(self.model).local()
-        return open_encoder(folder, self._vocabulary, self.side, self._encoding.device, self.unpooled)
-
-    @cached_property
-    def _encoding(self) -> Encoding:
+        joined = self.tokens.record.get("config", {}).get("title_join", "space")
+        vocabulary = Vocabulary.of(self.tokenizer).joined_by(joined)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return Encoding(
-            pad_id=self._vocabulary.pad_id,
-            terms=self.representation.terms(self.side),
-            max_length=self.length,
-            batch_tokens=BATCH_TOKENS[device],
-            device=device,
-            threads=self.threads,
-            precision=self.precision,
-        )
+        opened = open_encoder(model_folder(self.model).local(), vocabulary, self.side, device, self.unpooled)
+        terms = self.representation.terms(self.side)
+        return replace(opened, terms=terms, max_length=self.length, threads=self.threads, precision=self.precision)
 
 
 def model_folder(model: Artifact) -> Place:

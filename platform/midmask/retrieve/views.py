@@ -71,8 +71,8 @@ class CodedTokens:
 
     def write(self, folder: Place, name: str) -> None:
         """Writes a block's files; the records come last, so that a block with records is whole."""
-        for suffix, array in ((".lengths", self.lengths_N), ("", self.records_T)):
-            (folder / f"{name}{suffix}.npy").write_array(array)
+        for ending, array in zip(SUFFIXES["late"], (self.lengths_N, self.records_T), strict=True):
+            (folder / f"{name}{ending}").write_array(array)
 
 
 def starts_of(lengths: NDArray[np.integer]) -> Ints:
@@ -173,33 +173,30 @@ def _present(name: str, view: T | None) -> T:
     return view
 
 
+SUFFIXES = {"dense": (".npy",), "lexical": (".rows",), "late": (".lengths.npy", ".npy")}
+"""View -> endings of a block's files; with the last one of them, a block is whole."""
+
+
 def are_there(place: Place, name: str, folders: Sequence[str]) -> bool:
     """Whether a block's files are there, all of them."""
-    files = {"dense": f"{name}.npy", "lexical": f"{name}.rows", "late": f"{name}.npy"}
-    return all((place / folder / files[folder]).exists() for folder in folders)
+    return all((place / folder / f"{name}{SUFFIXES[folder][-1]}").exists() for folder in folders)
 
 
 def read_views(place: Place, name: str, folders: Sequence[str]) -> Views:
     """Reads a block; its dense part and its token vectors are memory-mapped where they are local files."""
-    if "late" in folders:
-        return Views(None, None, read_coded(place / "late", name))
-    dense_ND = load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None
-    if "lexical" not in folders:
-        return Views(dense_ND, None)
-    return Views(dense_ND, unpack_rows((place / "lexical" / f"{name}.rows").read()))
+    return Views(
+        load_array(place / "dense" / f"{name}.npy") if "dense" in folders else None,
+        unpack_rows((place / "lexical" / f"{name}.rows").read()) if "lexical" in folders else None,
+        read_coded(place / "late", name) if "late" in folders else None,
+    )
 
 
 def stored_size(place: Place, name: str, folders: Sequence[str], terms: int | None, width: int | None = None) -> int:
     """Bytes of a block's files if no more than the `terms` heaviest words of each text were kept, and `width` first
     dimensions of its vector; none: as they are."""
-    if "late" in folders:
-        return sum((place / "late" / f"{name}{suffix}.npy").size() for suffix in (".lengths", ""))
-    dense = place / "dense" / f"{name}.npy"
-    size = 0
-    if "dense" in folders:
-        size = dense.size() if width is None else load_array(dense)[:, :width].nbytes
-    if "lexical" not in folders:
-        return size
-    if terms is None:
-        return size + (place / "lexical" / f"{name}.rows").size()
-    return size + len(pack_rows(read_views(place, name, ("lexical",)).pruned(terms).words))
+    sizes = {view: sum((place / view / f"{name}{end}").size() for end in SUFFIXES[view]) for view in folders}
+    if "dense" in sizes and width is not None:
+        sizes["dense"] = load_array(place / "dense" / f"{name}.npy")[:, :width].nbytes
+    if "lexical" in sizes and terms is not None:
+        sizes["lexical"] = len(pack_rows(read_views(place, name, ("lexical",)).pruned(terms).words))
+    return sum(sizes.values())

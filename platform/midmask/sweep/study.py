@@ -12,7 +12,8 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import BaseTrial, TrialState
 
-from midmask.sweep.space import Distribution, ParameterPoint, ParameterValue, Space, complete, grid
+from midmask.sweep.space import Distribution, ParameterPoint, Space, complete, grid
+from midmask.sweep.sweep_file import ParameterValue
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

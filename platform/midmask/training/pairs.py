@@ -1,18 +1,18 @@
 """Rows of fine-tuning: a query with a passage that answers it, and passages that do not, with a teacher's scores."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midmask.core.arrays import Floats, Ints32
+from midmask.core.arrays import Floats
 from midmask.core.randomness import mix
 from midmask.errors import UserError
+from midmask.retrieve.blocks import cut_row, token_rows
 from midmask.retrieve.searched_queries import relevant_passages
 from midmask.store.place import Place
 from midmask.store.tables import read_batches, read_table
@@ -28,12 +28,13 @@ class Lists:
 
     offsets: Rows
     values: Rows
-    scores: Floats | None = None
+    scores: Floats  # a teacher's, of each value; NaN where there is none
 
     @staticmethod
     def of(query: Rows, passage: Rows, count: int) -> "Lists":
         order = np.argsort(query, kind="stable")
-        return Lists(np.searchsorted(query[order], np.arange(count + 1)), passage[order])
+        scores = np.full(len(passage), np.nan, np.float32)
+        return Lists(np.searchsorted(query[order], np.arange(count + 1)), passage[order], scores)
 
     @property
     def query(self) -> Rows:
@@ -51,13 +52,7 @@ class Lists:
 
     def scores_of(self, query: int) -> Floats:
         """The scores of a list."""
-        return self.known_scores[self.offsets[query] : self.offsets[query + 1]]
-
-    @property
-    def known_scores(self) -> Floats:
-        """The scores of all values, NaN where one is missing."""
-        assert self.scores is not None
-        return self.scores
+        return self.scores[self.offsets[query] : self.offsets[query + 1]]
 
 
 def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> list[Lists]:
@@ -67,23 +62,17 @@ def attach_scores(lists: Sequence[Lists], place: Place, query_ids: pa.ChunkedArr
     """
     keys = np.concatenate([passages.query * tokens.count + passages.values for passages in lists])
     pairs, places = np.unique(keys, return_inverse=True)
-    found = np.full(len(pairs), np.nan, np.float32)
-    for query, rows, scores in _score_rows(place, query_ids, tokens):
-        scored = query * tokens.count + rows
-        listed = np.isin(scored, pairs) & (rows >= 0)
-        found[np.searchsorted(pairs, scored[listed])] = scores[listed]
-    pieces = np.split(found[places], np.cumsum([len(passages.values) for passages in lists])[:-1])
-    return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
-
-
-def _score_rows(place: Place, query_ids: pa.ChunkedArray, tokens: TokenTable) -> Iterator[tuple[Rows, Rows, Floats]]:
-    """(query, passage, score) of the known queries' scores, some at a time."""
+    scores = np.full(len(pairs), np.nan, np.float32)
     for batch in read_batches(place, columns=["query_id", "doc_id", "score"]):
         table = pa.Table.from_batches([batch])
         query = pc.index_in(table["query_id"], value_set=query_ids)
-        table = table.append_column("query", query).filter(query.is_valid())
-        scores = table["score"].to_numpy().astype(np.float32)
-        yield table["query"].to_numpy().astype(np.int64), tokens.rows_of(table["doc_id"]), scores
+        known = table.append_column("query", query).filter(query.is_valid())
+        rows = tokens.rows_of(known["doc_id"])
+        scored = known["query"].to_numpy().astype(np.int64) * tokens.count + rows
+        listed = np.isin(scored, pairs) & (rows >= 0)
+        scores[np.searchsorted(pairs, scored[listed])] = known["score"].to_numpy()[listed]
+    pieces = np.split(scores[places], np.cumsum([len(passages.values) for passages in lists])[:-1])
+    return [replace(passages, scores=piece) for passages, piece in zip(lists, pieces, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -179,7 +168,7 @@ class PairSource(ExampleSource):
         self._refuse_missing(place, self._positives, "relevant")
 
     def _refuse_missing(self, place: Place, lists: Lists, kind: str) -> None:
-        missing = np.flatnonzero(np.isnan(lists.known_scores) & np.isin(lists.query, self._kept))
+        missing = np.flatnonzero(np.isnan(lists.scores) & np.isin(lists.query, self._kept))
         if len(missing):
             (query,) = self._names(lists.query[missing[:1]])
             (passage,) = self._table.doc_ids(lists.values[missing[:1]])
@@ -194,14 +183,11 @@ class PairSource(ExampleSource):
         keys = mix(mix(np.uint64(seed), np.uint64(epoch)), queries.astype(np.uint64))
         chosen = [self._choose(query, key) for query, key in zip(queries, keys, strict=True)]
         passages = np.concatenate([group for group, _ in chosen])
-        scores = None if self._positives.scores is None else np.concatenate([taken for _, taken in chosen])
-        ids = self._queries["ids"].take(pa.array(queries)).combine_chunks()
-        offsets = ids.offsets.to_numpy()
-        values = ids.values.to_numpy()
-        texts = [values[start:end] for start, end in pairwise(offsets)]
-        pieces = [cut_rows(text, self._examples.passage_length) for text in self._table.read(passages)]
+        scores = None if self._examples.scores is None else np.concatenate([taken for _, taken in chosen])
+        texts = token_rows(self._queries["ids"].take(pa.array(queries)))
+        pieces = [cut_row(text, self._examples.passage_length) for text in self._table.read(passages)]
         return {
-            "query": join_texts([cut_rows(text, self._examples.query_length) for text in texts], queries),
+            "query": join_texts([cut_row(text, self._examples.query_length) for text in texts], queries),
             "passage": join_texts(pieces, passages)._replace(scores=scores),
         }
 
@@ -215,7 +201,7 @@ class PairSource(ExampleSource):
         positives, mined = self._positives[query], self._negatives[query]
         first = int(mix(key, np.uint64(0))) % len(positives)
         order = np.argsort(mix(key, 1 + np.arange(len(mined), dtype=np.uint64)), kind="stable")[: self.group - 1]
-        if self._positives.scores is None:
+        if self._examples.scores is None:
             return self._fill(positives, [positives[first], *mined[order]], key), np.empty(0, np.float32)
         lacking = self.group - 1 - len(order)
         if lacking:
@@ -243,12 +229,7 @@ def _highest_where_missing(positives: Lists, negatives: Lists) -> Lists:
     """Positives without a score take the highest score of their query's passages; NaN stays where none has one."""
     highest = np.full(len(positives.offsets) - 1, -np.inf, np.float32)
     for lists in (positives, negatives):
-        np.fmax.at(highest, lists.query, lists.known_scores)
+        np.fmax.at(highest, lists.query, lists.scores)
     best = highest[positives.query]
-    missing = np.isnan(positives.known_scores) & np.isfinite(best)
-    return replace(positives, scores=np.where(missing, best, positives.known_scores))
-
-
-def cut_rows(ids: Ints32, length: int) -> Ints32:
-    """At most `length` ids, the last one ([SEP]) kept at the end."""
-    return ids if len(ids) <= length else np.concatenate([ids[: length - 1], ids[-1:]])
+    missing = np.isnan(positives.scores) & np.isfinite(best)
+    return replace(positives, scores=np.where(missing, best, positives.scores))

@@ -54,28 +54,47 @@ def lengths_of(tokens: Place) -> Ints32:
 
 @dataclass(frozen=True)
 class PassageExamples:
-    """Pre-training: a row is a passage of the tokens artifact."""
+    """Pre-training: a row is a passage of the tokens artifact, or one that has pseudo-queries, with one of them."""
 
     tokens: Place
     fingerprint: str
     weights: Place | None = None  # an artifact of term weights
     # Whether batches are grouped by length; not where rows of a batch meet: a text's negatives would be of its length
     by_length: bool = True
+    pseudo_queries: Place | None = None  # an artifact of them, of which each visit draws one
+    excerpt: int | None = None  # tokens that each visit reads of a passage, [CLS] and [SEP] among them; none: all
 
     def open(self) -> "PassageSource":
         return PassageSource(self)
 
 
 class PassageSource(ExampleSource):
-    """Passages by row number."""
+    """Passages by row number: all, or those that have a pseudo-query, in the order of the corpus."""
 
     def __init__(self, examples: PassageExamples) -> None:
-        self.lengths = lengths_of(examples.tokens) if examples.by_length else None
-        self._passages = Passages(examples.tokens, examples.weights)
-        self.count = self._passages.count
+        self._excerpt, lengths = examples.excerpt, lengths_of(examples.tokens)
+        self._kept: Rows | None = None
+        if examples.pseudo_queries is not None:
+            counts: Ints32 = (examples.pseudo_queries / "counts.npy").read_array()
+            self._kept = np.flatnonzero(counts)
+            self._counts, lengths = counts[self._kept], lengths[self._kept]
+            self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=len(lengths))
+        self.count = len(lengths)
+        self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
+        if examples.by_length:
+            self.lengths = lengths if self._excerpt is None else np.minimum(lengths, self._excerpt)
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
-        return {"passage": self._passages.read(rows)}
+        passages = rows if self._kept is None else self._kept[rows]
+        columns = {"passage": self._passages.read(passages)}
+        if self._kept is not None:
+            picks = draw_rows(seed, epoch, rows, QUERY, self._counts[rows])
+            columns["context"] = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
+        if self._excerpt is not None:
+            whole = columns["passage"]
+            starts = draw_rows(seed, epoch, rows, EXCERPT, np.maximum(whole.lengths - self._excerpt, 0) + 1)
+            columns["passage"] = cut_excerpts(whole, starts, self._excerpt)
+        return columns
 
 
 PACKED_GROUP = 1000
@@ -229,71 +248,6 @@ def _read_sharing(spans: Place) -> NDArray[np.int8]:
     return (spans / "sharing.npy").read_array()
 
 
-@dataclass(frozen=True)
-class PseudoQueryExamples:
-    """Pre-training: a row is a passage that has pseudo-queries; each visit draws one of them."""
-
-    tokens: Place
-    pseudo_queries: Place
-    fingerprint: str
-    weights: Place | None = None
-    by_length: bool = True
-
-    def open(self) -> "PseudoQuerySource":
-        return PseudoQuerySource(self)
-
-
-class PseudoQuerySource(ExampleSource):
-    """The passages that have a query, in the order of the corpus."""
-
-    def __init__(self, examples: PseudoQueryExamples) -> None:
-        counts: Ints32 = (examples.pseudo_queries / "counts.npy").read_array()
-        self._kept = np.flatnonzero(counts)
-        self._counts = counts[self._kept]
-        self.count = len(self._kept)
-        self.lengths = lengths_of(examples.tokens)[self._kept] if examples.by_length else None
-        self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
-        self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=self.count)
-
-    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
-        passages = self._kept[rows]
-        picks = draw_rows(seed, epoch, rows, QUERY, self._counts[rows])
-        queries = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
-        return {"passage": self._passages.read(passages), "context": queries}
-
-
-@dataclass(frozen=True)
-class ExcerptExamples:
-    """Pre-training: the rows of `whole`, of whose passages at most `length` tokens are read, [CLS] and [SEP] among
-    them.
-    """
-
-    whole: PassageExamples | PseudoQueryExamples
-    length: int
-
-    @property
-    def fingerprint(self) -> str:
-        return self.whole.fingerprint
-
-    def open(self) -> "ExcerptSource":
-        return ExcerptSource(self.whole.open(), self.length)
-
-
-class ExcerptSource(ExampleSource):
-    """The rows of another source, with excerpts of their passages."""
-
-    def __init__(self, whole: ExampleSource, length: int) -> None:
-        self._whole, self._length = whole, length
-        self.count = whole.count
-        self.lengths = None if whole.lengths is None else np.minimum(whole.lengths, length)
-
-    def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
-        columns = self._whole.read(rows, seed, epoch)
-        whole = columns["passage"]
-        starts = draw_rows(seed, epoch, rows, EXCERPT, np.maximum(whole.lengths - self._length, 0) + 1)
-        return {**columns, "passage": cut_excerpts(whole, starts, self._length)}
-
-
 def cut_excerpts(whole: TextRows, starts: Rows, length: int) -> TextRows:
     """The first and the last token of each row, and between them the `length` - 2 tokens after `starts` skipped ones.
 
@@ -335,10 +289,5 @@ def pretraining_examples(
         return PackedExamples(places["tokens"], fingerprint, max_length, weights)
     if form.rows == "spans":
         return SpanExamples(places["spans"], fingerprint, form.context)
-    whole: PassageExamples | PseudoQueryExamples
-    if form.rows == "pseudo_queries":
-        queries = places["pseudo_queries"]
-        whole = PseudoQueryExamples(places["tokens"], queries, fingerprint, weights, by_length)
-    else:
-        whole = PassageExamples(places["tokens"], fingerprint, weights, by_length)
-    return whole if excerpt is None else ExcerptExamples(whole, excerpt)
+    queries = places["pseudo_queries"] if form.rows == "pseudo_queries" else None
+    return PassageExamples(places["tokens"], fingerprint, weights, by_length, queries, excerpt)

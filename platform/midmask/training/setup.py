@@ -17,10 +17,10 @@ from midmask.core.batch import Batch
 from midmask.encoders.backbone import Backbone, BackboneConfig, build_backbone, load_backbone
 from midmask.encoders.cross_encoder import CrossEncoder, build_cross_encoder
 from midmask.encoders.folder import save_bi_encoder, take_projection
+from midmask.encoders.model_settings import TextForm
 from midmask.encoders.reading import named_folder
 from midmask.encoders.representation import Representation
 from midmask.encoders.seq2seq import Seq2Seq, build_seq2seq
-from midmask.encoders.text_settings import TextForm
 from midmask.objectives import Objective, ObjectiveConfig, build_objective
 from midmask.objectives.finetuning.cross_encoder import ListwiseRanking
 from midmask.objectives.finetuning.generation import QueryGeneration

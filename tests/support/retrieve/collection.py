@@ -19,9 +19,8 @@ from midmask.core.config import Config
 from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.encoders.folder import save_bi_encoder
 from midmask.encoders.representation import Representation
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, BM25_WORDS, Bm25IndexConfig, Bm25WordsConfig, StemmedWords
 from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig, StemmedWords
 from midmask.retrieve.encode import EncodeConfig, encode
 from midmask.retrieve.index import IndexConfig, IndexFields, SampleConfig, build_index, draw_sample
 from midmask.retrieve.search import SearchConfig, search, search_in_parts

@@ -25,9 +25,8 @@ from midmask.errors import UserError
 from midmask.retrieve import encode as encoding
 from midmask.retrieve import ranked
 from midmask.retrieve.blocks import SELECTION, blocks_in, passage_blocks
-from midmask.retrieve.bm25.index import BM25_INDEX, Bm25IndexConfig
+from midmask.retrieve.bm25.index import BM25_INDEX, BM25_WORDS, Bm25IndexConfig, Bm25WordsConfig
 from midmask.retrieve.bm25.search import Bm25Config, rank_with_bm25
-from midmask.retrieve.bm25.words import BM25_WORDS, Bm25WordsConfig
 from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexConfig
 from midmask.retrieve.search import SearchConfig, search

@@ -16,28 +16,17 @@ differs   sums are divided by global counts. A text without a target is not coun
 """
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from midmask.core.batch import Batch, Loss, Part
-from midmask.objectives.objective import Objective
-from midmask.objectives.pretraining.encoder_mask import MaskedConfig, MaskedRows, mask_for_encoder, masked_lm_part
-from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_cross_entropy, bag_of_words, vocabulary_logits
+from midmask.core.batch import Part
+from midmask.objectives.pretraining.encoder_mask import MaskedConfig
+from midmask.objectives.pretraining.vocabulary_weights import BagRows, NamedWords, bag_cross_entropy
 
 
-@dataclass(frozen=True)
-class BOWRows:
-    """The inputs and targets of one batch of bag-of-words prediction."""
-
-    encoder: MaskedRows  # the masked text
-    bag: Bag  # the true tokens
-    progress: float  # fraction of the run that is done, in [0, 1)
-
-
-class BOW(Objective):
+class BOW(NamedWords):
     class Config(MaskedConfig):
         """Bag-of-words prediction; the defaults are the paper's."""
 
@@ -47,23 +36,11 @@ class BOW(Objective):
 
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "bag_of_words")
+    names_unknown: ClassVar[bool] = False
 
-    def draw(self, batch: Batch) -> BOWRows:
-        text = batch.texts["passage"]
-        vocabulary = self.vocabulary(text.ids_BL.device)
-        bag = bag_of_words(text, vocabulary, unknown=False)
-        return BOWRows(mask_for_encoder(text, vocabulary, self.config), bag, batch.progress)
-
-    def counts(self, drawn: BOWRows) -> dict[str, Tensor]:
-        return {"mlm": drawn.encoder.count, "bag_of_words": drawn.bag.count}
-
-    def forward(self, drawn: BOWRows) -> Loss:
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        features_BD = self.backbone.transform(self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B))
-        logits_BV = vocabulary_logits(features_BD, self.backbone.output_weight_VD, self.backbone.output_bias_V)
+    def bag_part(self, logits_BV: Tensor, drawn: BagRows) -> Part:
         total = bag_cross_entropy(logits_BV, drawn.bag.ids_BL, drawn.bag.weights("set", logits_BV.dtype))
-        bag = Part(total, drawn.bag.count, self.bow_weight(drawn.progress))
-        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "bag_of_words": bag})
+        return Part(total, drawn.bag.count, self.bow_weight(drawn.progress))
 
     def bow_weight(self, progress: float) -> float:
         """The factor of the bag-of-words loss at a fraction of the run, 0 to 1."""

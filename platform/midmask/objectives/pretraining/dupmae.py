@@ -28,6 +28,7 @@ from torch import Tensor
 from midmask.core.batch import Batch, Loss, Part
 from midmask.encoders.families import BackboneShape
 from midmask.encoders.heads import linear_column_max
+from midmask.encoders.representation import highest_logits
 from midmask.objectives.decoders import DecoderPositions, fresh_linear
 from midmask.objectives.objective import Objective, use_of_vector
 from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
@@ -138,8 +139,7 @@ class DupMAE(Objective):
     def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
         """mu, [B, V]."""
         if self.projection is None:
-            head = (self.backbone.output_weight_VD, self.backbone.output_bias_V)
-            return linear_column_max(self.backbone.transform(hidden_BLD), *head, pooled_BL)
+            return highest_logits(self.backbone, hidden_BLD, pooled_BL)
         weight_VD = self.projection.weight
         return linear_column_max(hidden_BLD, weight_VD, weight_VD.new_zeros(len(weight_VD)), pooled_BL)
 

@@ -27,7 +27,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from midmask.core.batch import Batch, Part
-from midmask.encoders.heads import linear_column_max, linear_cross_entropy
+from midmask.encoders.heads import linear_cross_entropy
+from midmask.encoders.representation import highest_logits
 from midmask.masking.corruption import select_tokens
 from midmask.masking.randomness import Purpose, rekey
 from midmask.objectives.decoders import Decoder, decoder_input, fresh_linear
@@ -113,17 +114,12 @@ class LexMAE(VectorDecoding):
         is_text_BL = (encoder.ids_BL != vocabulary.cls_id) & (encoder.ids_BL != vocabulary.sep_id)
         return LexMAERows(encoder, decoder, real_BL & is_text_BL)
 
-    def _pool_logits(self, hidden_BLD: Tensor, pooled_BL: Tensor) -> Tensor:
-        """u, [B, V]."""
-        features_BLD = self.backbone.transform(hidden_BLD)
-        return linear_column_max(features_BLD, self.backbone.output_weight_VD, self.backbone.output_bias_V, pooled_BL)
-
     def vector(self, hidden_BLD: Tensor, drawn: LexMAERows) -> Tensor:
         if self.config.bottleneck == "cls":
             return super().vector(hidden_BLD, drawn)
         if self.config.bottleneck == "off":
             return self.positions.embed(self.backbone, drawn.decoder.ids_BL[:, :1])
-        u_BV = self._pool_logits(hidden_BLD, drawn.pooled_BL)
+        u_BV = highest_logits(self.backbone, hidden_BLD, drawn.pooled_BL)
         if self.config.bottleneck == "softmax":
             a_BV = torch.softmax(u_BV, 1)
         else:
@@ -147,5 +143,7 @@ class LexMAE(VectorDecoding):
         measures = super().health(drawn)
         if self.config.bottleneck != "cls":
             hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-            measures["winning_vocabulary"] = winning_vocabulary(self._pool_logits(hidden_BLD, drawn.pooled_BL))
+            measures["winning_vocabulary"] = winning_vocabulary(
+                highest_logits(self.backbone, hidden_BLD, drawn.pooled_BL)
+            )
         return measures

@@ -13,33 +13,17 @@ unpublished  all but "the L2-normalised frequency of the input tokens" and weigh
           reduction over the vocabulary, which tokens count (here the true ones but the specials)
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from midmask.core.batch import Batch, Loss, Part
-from midmask.objectives.objective import Objective
-from midmask.objectives.pretraining.encoder_mask import (
-    EncoderMask,
-    MaskedConfig,
-    MaskedRows,
-    mask_for_encoder,
-    masked_lm_part,
-)
-from midmask.objectives.pretraining.vocabulary_weights import Bag, bag_of_words, vocabulary_logits
+from midmask.core.batch import Part
+from midmask.objectives.pretraining.encoder_mask import EncoderMask, MaskedConfig
+from midmask.objectives.pretraining.vocabulary_weights import Bag, BagRows, NamedWords
 
 
-@dataclass(frozen=True)
-class TermFrequencyRows:
-    """The inputs and targets of one batch of MLM with term frequencies."""
-
-    encoder: MaskedRows  # the masked text
-    bag: Bag  # the true tokens
-
-
-class MLMTermFrequency(Objective):
+class MLMTermFrequency(NamedWords):
     class Config(MaskedConfig):
         """MLM and term frequencies from [CLS]; the defaults of its fields are ours, since none was published."""
 
@@ -53,22 +37,9 @@ class MLMTermFrequency(Objective):
     config: Config
     parts: ClassVar[tuple[str, ...]] = ("mlm", "term_frequencies")
 
-    def draw(self, batch: Batch) -> TermFrequencyRows:
-        text = batch.texts["passage"]
-        vocabulary = self.vocabulary(text.ids_BL.device)
-        return TermFrequencyRows(mask_for_encoder(text, vocabulary, self.config), bag_of_words(text, vocabulary))
-
-    def counts(self, drawn: TermFrequencyRows) -> dict[str, Tensor]:
-        return {"mlm": drawn.encoder.count, "term_frequencies": drawn.bag.count}
-
-    def forward(self, drawn: TermFrequencyRows) -> Loss:
-        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
-        vector_BD = self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B)
-        features_BD = self.backbone.transform(vector_BD)
-        y_BV = vocabulary_logits(features_BD, self.backbone.output_weight_VD, self.backbone.output_bias_V)
-        total = (_distances(y_BV, drawn.bag) * drawn.bag.present_BL.any(1)).sum()
-        frequencies = Part(total, drawn.bag.count, self.config.tf_weight)
-        return Loss({"mlm": masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), "term_frequencies": frequencies})
+    def bag_part(self, logits_BV: Tensor, drawn: BagRows) -> Part:
+        total = (_distances(logits_BV, drawn.bag) * drawn.bag.present_BL.any(1)).sum()
+        return Part(total, drawn.bag.count, self.config.tf_weight)
 
 
 def _distances(y_BV: Tensor, bag: Bag) -> Tensor:

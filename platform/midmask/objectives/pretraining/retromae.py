@@ -87,26 +87,17 @@ class RetroMAEDecoder(nn.ModuleList):
 
     def draw(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
         """The decoder's ids and targets, and which columns its rows see, as in `RetroMAERows`."""
-        return (self._mask_for_enhanced if self.config.decoding == "enhanced" else self._mask_for_basic)(
-            text, vocabulary
-        )
-
-    def _mask_for_enhanced(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
-        visible_BLL = visibility(
-            text,
-            vocabulary,
-            ratio=self.config.decoder_mask_ratio,
-            independent=self.config.decoder_masks == "independent",
-        )
         positions_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
-        targets_BL = (positions_L > 0) & (positions_L < text.lengths_B[:, None] - 1)
-        return MaskedRows(text.ids_BL, text.lengths_B, *flat_targets(text.ids_BL, targets_BL)), visible_BLL
-
-    def _mask_for_basic(self, text: TokenRows, vocabulary: Vocabulary) -> tuple[MaskedRows, Tensor]:
-        hidden_BL = select_words(text, vocabulary, ratio=self.config.decoder_mask_ratio, purpose=Purpose.DECODER)
-        ids_BL = torch.where(hidden_BL, vocabulary.mask_id, text.ids_BL)
-        real_BL = torch.arange(text.ids_BL.shape[1], device=ids_BL.device) < text.lengths_B[:, None]
-        return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, hidden_BL)), real_BL[:, None]
+        ratio, end_B1 = self.config.decoder_mask_ratio, text.lengths_B[:, None]
+        if self.config.decoding == "enhanced":
+            independent = self.config.decoder_masks == "independent"
+            visible_BXL = visibility(text, vocabulary, ratio=ratio, independent=independent)
+            ids_BL, targets_BL = text.ids_BL, (positions_L > 0) & (positions_L < end_B1 - 1)
+        else:
+            targets_BL = select_words(text, vocabulary, ratio=ratio, purpose=Purpose.DECODER)
+            ids_BL = torch.where(targets_BL, vocabulary.mask_id, text.ids_BL)
+            visible_BXL = (positions_L < end_B1)[:, None]
+        return MaskedRows(ids_BL, text.lengths_B, *flat_targets(text.ids_BL, targets_BL)), visible_BXL
 
     def forward(
         self,

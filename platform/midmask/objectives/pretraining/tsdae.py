@@ -96,19 +96,13 @@ class TSDAE(Objective):
 
     def _decode(self, vector_B1D: Tensor, rows: MaskedRows) -> Part:
         """Padding stands behind a text, where no place of it looks."""
+        heads, dropout = self.backbone.heads, self.backbone.dropout if self.training else 0.0
         x_BLD = self.backbone.embed(rows.ids_BL)
-        for number, attention in enumerate(self.attentions):
+        for number, attention in enumerate(self.attentions):  # each layer of the encoder as the decoder's
             parts = self.backbone.family.parts_of(self.backbone.encoder, number)
-            x_BLD = self._layer(parts, attention, x_BLD, vector_B1D)
+            y_BLD = attention_half(parts, x_BLD, x_BLD, None, heads=heads, dropout=dropout, causal=True)
+            x_BLD = feed_forward_half(parts, attention(y_BLD, vector_B1D), dropout=dropout)
         return masked_lm_part(self.backbone, x_BLD, rows)
-
-    def _layer(self, parts: dict[str, nn.Module], attention: nn.Module, x_BLD: Tensor, vector_B1D: Tensor) -> Tensor:
-        """One layer of the encoder as the decoder's."""
-        dropout = self.backbone.dropout if self.training else 0.0
-        heads = self.backbone.heads
-        y_BLD = attention_half(parts, x_BLD, x_BLD, None, heads=heads, dropout=dropout, causal=True)
-        y_BLD = attention(y_BLD, vector_B1D)
-        return feed_forward_half(parts, y_BLD, dropout=dropout)
 
     def health(self, drawn: DamagedRows) -> dict[str, Tensor]:
         """Whether the decoder makes use of the vector."""

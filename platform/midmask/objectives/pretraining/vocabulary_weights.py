@@ -8,18 +8,21 @@ sparse view   s = max over positions of log(1 + relu(logits)) (SPLADE, Formal et
 Shapes: B rows, L tokens, D width, V vocabulary.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from midmask.core.batch import TokenRows
+from midmask.core.batch import Batch, Loss, Part, TokenRows
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.heads import linear_column_max
 from midmask.encoders.representation import highest_logits
 from midmask.masking.words import find_words
+from midmask.objectives.objective import Objective
+from midmask.objectives.pretraining.encoder_mask import MaskedRows, mask_for_encoder, masked_lm_part
 from midmask.text.vocabulary import Vocabulary
 
 WINNERS = 10
@@ -78,6 +81,42 @@ def bag_cross_entropy(logits_BV: Tensor, ids_BL: Tensor, weights_BL: Tensor) -> 
     """The sum over rows and places of -weight * log softmax(logits)[id]; shape []."""
     log_sums_B = torch.logsumexp(logits_BV, 1)
     return (weights_BL * (log_sums_B[:, None] - logits_BV.gather(1, ids_BL))).sum()
+
+
+@dataclass(frozen=True)
+class BagRows:
+    """The inputs and targets of one batch of a method whose sentence vector names the words of the text."""
+
+    encoder: MaskedRows  # the masked text
+    bag: Bag  # the true tokens
+    progress: float  # fraction of the run that is done, in [0, 1)
+
+
+class NamedWords(Objective):
+    """Encoder MLM, and a loss of the MLM head's logits at the sentence vector against the text's tokens. Subclasses,
+    which are final, name both in `parts`, in this order."""
+
+    names_unknown: ClassVar[bool] = True  # whether [UNK] is one of those tokens
+
+    def draw(self, batch: Batch) -> BagRows:
+        text = batch.texts["passage"]
+        vocabulary = self.vocabulary(text.ids_BL.device)
+        bag = bag_of_words(text, vocabulary, unknown=self.names_unknown)
+        return BagRows(mask_for_encoder(text, vocabulary, self.config), bag, batch.progress)
+
+    def counts(self, drawn: BagRows) -> dict[str, Tensor]:
+        return dict(zip(self.parts, (drawn.encoder.count, drawn.bag.count), strict=True))
+
+    def forward(self, drawn: BagRows) -> Loss:
+        hidden_BLD = self.backbone.hidden(drawn.encoder.ids_BL, drawn.encoder.lengths_B)
+        features_BD = self.backbone.transform(self.backbone.sentence_vector(hidden_BLD, drawn.encoder.lengths_B))
+        logits_BV = vocabulary_logits(features_BD, self.backbone.output_weight_VD, self.backbone.output_bias_V)
+        bag = self.bag_part(logits_BV, drawn)
+        return Loss(dict(zip(self.parts, (masked_lm_part(self.backbone, hidden_BLD, drawn.encoder), bag), strict=True)))
+
+    @abstractmethod
+    def bag_part(self, logits_BV: Tensor, drawn: BagRows) -> Part:
+        """The loss of the vocabulary's logits of each text."""
 
 
 def winning_vocabulary(pooled_BV: Tensor) -> Tensor:

@@ -27,8 +27,7 @@ from midmask.core.arrays import Floats, Ints
 from midmask.retrieve import ranked
 from midmask.retrieve.best import Best, Neighbours, places_of
 from midmask.retrieve.blocks import SELECTION, Block, blocks_in, ranges
-from midmask.retrieve.bm25.index import ALL_WORDS, Bm25IndexConfig, file_name
-from midmask.retrieve.bm25.words import StemmedWords
+from midmask.retrieve.bm25.index import ALL_WORDS, Bm25IndexConfig, StemmedWords, file_name
 from midmask.retrieve.searched_queries import select_queries
 from midmask.retrieve.units import UnitSearch, as_table, search_alone
 from midmask.store.artifact import Artifact
