@@ -63,44 +63,6 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class StandardError:
-    """An estimate's standard error: 0 where nothing varies, infinite where it is not known; its degrees of freedom."""
-
-    value: float
-    freedom: float
-
-    def margin(self, alpha: float = ALPHA) -> float:
-        """Half the width of the confidence interval that covers 1 - alpha."""
-        return self._quantile(1 - alpha / 2) * self.value
-
-    def p(self, estimate: float) -> float:
-        """Two-sided p of "the true value is 0"."""
-        if not self.value:
-            return 1.0 if estimate == 0 else 0.0
-        return float(2 * special.stdtr(self.freedom, -abs(estimate) / self.value))
-
-    def detectable(self, alpha: float = ALPHA) -> float:
-        """The smallest true value that a two-sided t-test at this alpha finds with probability `POWER`.
-
-        (t(1 - alpha/2) + t(POWER)) · standard error (Cohen 1988, section 2.4).
-        """
-        return (self._quantile(1 - alpha / 2) + self._quantile(POWER)) * self.value
-
-    def _quantile(self, probability: float) -> float:
-        # What stats.t computes with, without its checks: an all-pairs table asks for thousands.
-        return float(special.stdtrit(self.freedom, probability))
-
-
-def standard_error(variances: Sequence[Variance]) -> StandardError:
-    """The standard error of an estimate whose variance is the sum of independently estimated variances."""
-    total = math.fsum(variance.value for variance in variances)
-    if total == 0 or math.isinf(total):
-        return StandardError(total, 1)
-    freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
-    return StandardError(math.sqrt(total), freedom)
-
-
-@dataclass(frozen=True)
 class IntervalEstimate:
     """A measured value with its confidence interval."""
 
@@ -114,11 +76,25 @@ class IntervalEstimate:
     floor: bool = True  # whether any system has several seeds; if not, the interval is over queries alone
 
 
-def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) -> IntervalEstimate:
-    """The interval of an estimate whose variance is the sum of these."""
-    error = standard_error(variances)
-    margin = error.margin(alpha)
-    return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha), error.p(value))
+def interval(
+    value: float, variances: Sequence[Variance], alpha: float = ALPHA, level: float | None = None
+) -> IntervalEstimate:
+    """The interval of an estimate whose variance is the sum of independently estimated variances.
+
+    Args:
+        alpha: the interval covers 1 - alpha. level: of the test that a detectable value must pass; none: alpha.
+
+    The smallest detectable value is (t(1 - level/2) + t(`POWER`)) · standard error (Cohen 1988, section 2.4). The error
+    is 0 where nothing varies, and infinite where it is not known.
+    """
+    total, freedom = math.fsum(variance.value for variance in variances), 1.0
+    if total and math.isfinite(total):
+        freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
+    error = math.sqrt(total)
+    # What stats.t computes with, without its checks: an all-pairs table asks for thousands.
+    half, strict, power = map(float, special.stdtrit(freedom, [1 - alpha / 2, 1 - (level or alpha) / 2, POWER]))
+    p = float(2 * special.stdtr(freedom, -abs(value) / error)) if error else float(value == 0)
+    return IntervalEstimate(value, value - half * error, value + half * error, (strict + power) * error, p)
 
 
 @dataclass(frozen=True)
