@@ -178,6 +178,19 @@ class Weighted:
     samples: Sequence[SeedSample]  # one per collection, with the same seeds on each
     is_drawn: bool = True  # False for a system without seeds (BM25)
 
+    @cached_property
+    def means_S(self) -> Doubles:
+        """The mean over all collections with each seed."""
+        return np.asarray(np.mean([sample.values_SQ.mean(1) for sample in self.samples], axis=0))
+
+    @cached_property
+    def between_seeds(self) -> float:
+        """The variance between the seeds' means over all queries there could be; 0 for a single seed."""
+        if len(self.means_S) < 2:
+            return 0.0
+        single = math.fsum(_residual(sample.values_SQ) for sample in self.samples) / len(self.samples) ** 2
+        return max(0.0, float(self.means_S.var(ddof=1)) - single)
+
 
 def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
@@ -195,11 +208,10 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
         UserError: if systems were measured on different queries.
     """
     over_queries = [_over_queries(systems, number) for number in range(len(systems[0].samples))]
-    seeds = [_over_seeds(system.samples) for system in systems]
-    value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
-    drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
+    value = math.fsum(system.weight * float(system.means_S.mean()) for system in systems)
+    drawn = [len(system.means_S) for system in systems if system.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
+        interval(value, [*over_queries, *_over_seeds(systems)], alpha),
         queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
@@ -216,25 +228,6 @@ def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
     return replace(variance, value=variance.value / collections**2)
 
 
-@dataclass(frozen=True)
-class _Seeds:
-    """A system's mean, how many seeds it has, and the variance between them: of their means over all queries there
-    could be. 0 for a single seed.
-    """
-
-    mean: float
-    count: int
-    variance: float
-
-
-def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
-    means_S = np.mean([sample.values_SQ.mean(1) for sample in samples], axis=0)
-    if len(means_S) < 2:
-        return _Seeds(float(means_S.mean()), 1, 0.0)
-    single = math.fsum(_residual(sample.values_SQ) for sample in samples) / len(samples) ** 2
-    return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
-
-
 def _residual(values_SQ: Doubles) -> float:
     """The variance of a seed's mean that comes from the effect of seeds on single queries."""
     seeds, queries = values_SQ.shape
@@ -244,16 +237,16 @@ def _residual(values_SQ: Doubles) -> float:
     return float((rest_SQ**2).sum() / ((seeds - 1) * (queries - 1) * queries))
 
 
-def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
+def _over_seeds(systems: Sequence[Weighted]) -> list[Variance]:
     """The variance that each system's seeds add; a system with one seed gets the pooled variance of the others."""
-    freedom = sum(own.count - 1 for own in seeds)
+    freedom = sum(len(system.means_S) - 1 for system in systems)
     if not freedom:
         return []
-    pooled = math.fsum(own.variance * (own.count - 1) for own in seeds) / freedom
+    pooled = math.fsum(system.between_seeds * (len(system.means_S) - 1) for system in systems) / freedom
     return [
-        Variance(own.weight**2 * found.variance / found.count, found.count - 1)
-        if found.count > 1
-        else Variance(own.weight**2 * pooled, freedom)
-        for own, found in zip(systems, seeds, strict=True)
-        if own.is_drawn
+        Variance(system.weight**2 * system.between_seeds / count, count - 1)
+        if (count := len(system.means_S)) > 1
+        else Variance(system.weight**2 * pooled, freedom)
+        for system in systems
+        if system.is_drawn
     ]
