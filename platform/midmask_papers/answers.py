@@ -27,7 +27,7 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS, Claim
-from midmask_papers.masks_and_maps import Statistic
+from midmask_papers.masks_and_maps import SHIPPED, Statistic
 from midmask_papers.published import PAPERS, paper, read_list
 from midmask_papers.ruling import ClaimOutcome, Ruling, points
 
@@ -164,9 +164,7 @@ class ClaimPoints:
     representations: tuple[str, ...]  # that any experiment has it for
 
 
-def decide_claims(
-    experiments: Sequence[Experiment], statistics: Sequence[Statistic] | None = None
-) -> list[ClaimPoints]:
+def decide_claims(experiments: Sequence[Experiment], statistics: Sequence[Statistic]) -> list[ClaimPoints]:
     """Every claim at each experiment; one that statistics decide without any result, at `TEXTS` alone."""
     rows = []
     for claim in CLAIMS.values():
@@ -183,7 +181,7 @@ def decide_claims(
 
 
 def page(
-    experiments: Sequence[Experiment], statistics: Sequence[Statistic] | None = None, beginning: str = BEGINNING
+    experiments: Sequence[Experiment], statistics: Sequence[Statistic] = SHIPPED, beginning: str = BEGINNING
 ) -> str:
     """Markdown: how claims are decided, what held where, and a table for each paper with the sentences behind it.
 
@@ -244,8 +242,8 @@ def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
 def _point(ruling: Ruling) -> str:
     """The verdict with the estimate, its interval and the published size, in hundredths."""
     said: str = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
-    if ruling.estimate is not None and ruling.low is not None and ruling.high is not None:
-        said += f" {points(ruling.estimate)} [{points(ruling.low)}, {points(ruling.high)}]"
+    if (estimate := ruling.estimate) is not None:
+        said += f" {points(estimate.value)} [{points(estimate.low)}, {points(estimate.high)}]"
     return said if ruling.published is None else f"{said}, published {points(ruling.published)}"
 
 

@@ -14,11 +14,11 @@ from midmask.core.config import Config
 from midmask.core.registry import Registry
 from midmask.evaluation.statistics.significance import Comparison, compare
 from midmask_papers.masks_and_maps import (
+    SHIPPED,
     Statistic,
     divergences,
     fewer_stops,
     lowest_divergences,
-    read_shipped,
     stop_share,
 )
 from midmask_papers.published import CORPUS, Published, key_of, pick, published, read_list, resolve_corpus
@@ -87,10 +87,10 @@ class Claim(Config):
         paper = data.get("paper") or data["name"].partition(".")[0]
         return {**data, "paper": paper, "preset": data.get("preset") or paper}
 
-    def decide(self, results: Results, statistics: Sequence[Statistic] | None = None) -> Ruling:
-        """The ruling by these results; of some claims by statistics, those that are shipped unless others are given."""
+    def decide(self, results: Results, statistics: Sequence[Statistic] = SHIPPED) -> Ruling:
+        """The ruling by these results; of some claims by statistics."""
         if self.check:
-            return CHECKS[self.check](results, read_shipped() if statistics is None else statistics)
+            return CHECKS[self.check](results, statistics)
         parts = [*self._parts(results)]
         if self.within is not None:
             return within(parts[0], results, self.within, self.preset)
@@ -195,8 +195,6 @@ def no_trec_difference(results: Results, statistics: Sequence[Statistic]) -> Rul
         "not decidable" if weak else "does not hold" if significant else "holds",
         f"{len(significant)} of {len(pairs)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
         f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}",
-        estimate=abs(largest.difference),
-        detectable=largest.detectable,
         representations=tuple(dict.fromkeys(one.key.representation for _, group in groups for one in group)),
         weak=tuple(weak),
     )

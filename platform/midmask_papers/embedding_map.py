@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import yaml
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
@@ -45,33 +44,29 @@ def read_pairs(evaluation: Artifact) -> tuple[Floats, Floats]:
         searched = _input(searched, "encoder")
     queries, passages, tokens = (_input(searched, role) for role in ("queries", "passages", "tokens"))
     asked, texts = blocks_in([queries.place / SELECTION]), passage_blocks(tokens.place)
-    row_of_query, row_of_text = _rows(asked, "query_id"), _rows(texts, "doc_id")
+    known = {name for block in asked for name in block.read(["query_id"])["query_id"].to_pylist()}
     relevant: dict[str, list[str]] = {}
     for pair in relevant_passages(corpus.place, evaluation.record["config"]["split"]).to_pylist():
-        if pair["query_id"] in row_of_query:
+        if pair["query_id"] in known:
             relevant.setdefault(pair["query_id"], []).append(pair["doc_id"])
     names, rng = sorted(relevant), numpy_stream(0)
     chosen = [names[at] for at in sorted(rng.choice(len(names), min(PAIRS, len(names)), replace=False))]
-    drawn = [row_of_text[str(rng.choice(sorted(relevant[name])))] for name in chosen]
-    queries_ND = _vectors(queries.place, asked, [row_of_query[name] for name in chosen])
-    return queries_ND, _vectors(passages.place, texts, drawn)
+    drawn = [str(rng.choice(sorted(relevant[name]))) for name in chosen]
+    return _vectors(queries.place, asked, "query_id", chosen), _vectors(passages.place, texts, "doc_id", drawn)
 
 
 def _input(artifact: Artifact, role: str) -> Artifact:
     return load(Place(artifact.record["inputs"][role]))
 
 
-def _rows(blocks: Sequence[Block], column: str) -> dict[str, int]:
-    """Id -> row over all blocks."""
-    ids = pa.concat_tables([block.read([column]) for block in blocks])[column].to_pylist()
-    return dict(zip(ids, range(len(ids)), strict=True))
-
-
-def _vectors(place: Place, blocks: Sequence[Block], rows: Sequence[int]) -> Floats:
-    """The dense vectors at these rows, in their order."""
-    starts, views = [block.start for block in blocks], [read_views(place, block.name, ["dense"]) for block in blocks]
-    at = np.searchsorted(starts, rows, side="right") - 1
-    return np.stack([np.asarray(views[n].dense_ND)[row - starts[n]] for n, row in zip(at, rows, strict=True)])
+def _vectors(place: Place, blocks: Sequence[Block], column: str, ids: Sequence[str]) -> Floats:
+    """The dense vectors of these texts, in their order."""
+    wanted, vectors = set(ids), dict[str, Floats]()
+    for block in blocks:
+        dense_ND = np.asarray(read_views(place, block.name, ["dense"]).dense_ND)
+        rows = zip(block.read([column])[column].to_pylist(), dense_ND, strict=True)
+        vectors |= {name: vector_D for name, vector_D in rows if name in wanted}
+    return np.stack([vectors[name] for name in ids])
 
 
 def project(queries_ND: Floats, passages_ND: Floats, seed: int) -> tuple[Doubles, Doubles]:

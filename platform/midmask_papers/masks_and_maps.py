@@ -3,9 +3,6 @@ far queries and passages lie apart. They need statistics that are measured elsew
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 
@@ -45,28 +42,30 @@ def difference(left: Statistic, right: Statistic, alpha: float) -> IntervalEstim
     return interval(left.mean - right.mean, [left.variance, right.variance], alpha)
 
 
-@cache
-def read_shipped() -> tuple[Statistic, ...]:
-    """Those that come with the package."""
-    text = (files("midmask_papers") / "statistics.yaml").read_text(encoding="utf-8")
-    return read_list(_LIST, text, "statistics.yaml")
-
-
-def read_statistics(path: Path) -> tuple[Statistic, ...]:
-    """A YAML list of statistics, as the package's `statistics.yaml`.
+def read_statistics(file: Path) -> tuple[Statistic, ...]:
+    """A YAML list of statistics.
 
     Raises:
         UserError: for a wrong field, naming it.
     """
-    return read_list(_LIST, path.read_text(encoding="utf-8"), path.name)
+    return read_list(TypeAdapter(tuple[Statistic, ...]), file.read_text(encoding="utf-8"), file.name)
 
 
-_LIST = TypeAdapter(tuple[Statistic, ...])
+SHIPPED = read_statistics(Path(__file__).with_name("statistics.yaml"))
+"""Those that come with the package."""
 
 
-def _by_corpus(statistics: Sequence[Statistic], measure: str, system: str) -> dict[str, Statistic]:
-    """Corpus -> the system's statistic."""
-    return {one.corpus: one for one in statistics if (one.measure, one.system) == (measure, system)}
+def _of_systems(statistics: Sequence[Statistic], measure: str, *systems: str) -> dict[str, list[Statistic]]:
+    """Corpus -> the statistic of each of these systems there; of the corpora that have all."""
+    by_corpus: dict[str, dict[str, Statistic]] = {}
+    for one in statistics:
+        if one.measure == measure:
+            by_corpus.setdefault(one.corpus, {})[one.system] = one
+    return {
+        corpus: [known[system] for system in systems]
+        for corpus, known in by_corpus.items()
+        if known.keys() >= set(systems)
+    }
 
 
 STOP_SHARE = "stop share"
@@ -79,31 +78,28 @@ ABOUT = 0.05
 def stop_share(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     """~40% of randomly masked tokens are stop-words or punctuation: on every corpus that was measured."""
     printed = pick("rom", "text").value
-    shares = _by_corpus(statistics, STOP_SHARE, "mlm")
-    if not shares:
+    if not (shares := _of_systems(statistics, STOP_SHARE, "mlm")):
         return Ruling("not measured", f"the share of stop-words under random masks; {COMMAND}", published=printed)
     low, high, rulings = printed - ABOUT, printed + ABOUT, []
-    for share in shares.values():
+    for (share,) in shares.values():
         estimate = interval(share.mean, [share.variance], ALPHA / len(shares))
         said = (
             f"{share.mean:.1%} [{estimate.low:.1%}, {estimate.high:.1%}] of {share.count:,} masked tokens of "
             f"{share.corpus}, about {printed:.0%} being {low:.0%} to {high:.0%} ({share.source})"
         )
-        rulings.append(Ruling.of(judge_between(estimate, low, high), said, estimate, printed))
+        rulings.append(Ruling(judge_between(estimate, low, high), said, estimate, printed))
     return combine(rulings)
 
 
 def fewer_stops(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     """ROM masks fewer of them than random masks do."""
-    uniform, weighted = (_by_corpus(statistics, STOP_SHARE, system) for system in ("mlm", "rom"))
-    shared = [corpus for corpus in uniform if corpus in weighted]
-    if not shared:
+    if not (shares := _of_systems(statistics, STOP_SHARE, "mlm", "rom")):
         return Ruling("not measured", f"the shares of stop-words under random masks and ROM's; {COMMAND}")
     rulings = []
-    for corpus in shared:
-        gap = difference(uniform[corpus], weighted[corpus], ALPHA / len(shared))
-        said = f"{uniform[corpus].mean:.1%} under random masks, {weighted[corpus].mean:.1%} under ROM's on {corpus}"
-        rulings.append(Ruling.of(judge(gap, None), said, gap, None))
+    for corpus, (uniform, weighted) in shares.items():
+        gap = difference(uniform, weighted, ALPHA / len(shares))
+        said = f"{uniform.mean:.1%} under random masks, {weighted.mean:.1%} under ROM's on {corpus}"
+        rulings.append(Ruling(judge(gap, None), said, gap))
     return combine(rulings)
 
 
@@ -141,19 +137,17 @@ def _lie_nearer(
     """
     rulings = []
     for (measure, size), far in product(sizes.items(), rivals):
-        ours, others = (_by_corpus(statistics, measure, system) for system in (near, far))
-        shared = [corpus for corpus in ours if corpus in others]
-        if not shared:
+        if not (shared := _of_systems(statistics, measure, near, far)):
             absent = f"No {measure} of {near} and {far} in statistics.yaml beside the results"
             weak = _not_learned((near, *rivals), home(results), results) if results else ()
             outcome: ClaimOutcome = "not decidable" if weak else "not measured"
             rulings.append(Ruling(outcome, absent, published=size, representations=("dense",), weak=weak))
-        for corpus in shared:
-            gap = difference(others[corpus], ours[corpus], ALPHA / len(sizes) / len(rivals) / len(shared))
-            text = f"{measure} {others[corpus].mean:.2e} ({far}) against {ours[corpus].mean:.2e} ({near}) on {corpus}"
+        for corpus, (ours, other) in shared.items():
+            gap = difference(other, ours, ALPHA / len(sizes) / len(rivals) / len(shared))
+            text = f"{measure} {other.mean:.2e} ({far}) against {ours.mean:.2e} ({near}) on {corpus}"
             weak = _not_learned((near, far), corpus, results, is_required=True)
             outcome = "not decidable" if weak else judge(gap, size)
-            rulings.append(replace(Ruling.of(outcome, text, gap, size, ["dense"]), weak=weak))
+            rulings.append(Ruling(outcome, text, gap, size, representations=("dense",), weak=weak))
     return rulings
 
 

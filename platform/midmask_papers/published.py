@@ -76,10 +76,6 @@ class Paper(Config):
     missing: tuple[dict[str, str], ...] = Field((), description="what it prints, or draws, that is not here, and why")
     tables: tuple[PublishedTable, ...] = Field(description="its tables")
 
-    def numbers(self) -> tuple[Published, ...]:
-        """All its numbers, table by table."""
-        return tuple(number for table in self.tables for number in table.numbers(self.paper))
-
 
 Row = TypeVar("Row")
 
@@ -110,8 +106,8 @@ def paper(name: str) -> Paper:
 
 @cache
 def published(name: str, table: str | None = None) -> tuple[Published, ...]:
-    """The printed numbers of a paper, or of one of its tables."""
-    return tuple(number for number in paper(name).numbers() if table in (None, number.table))
+    """The printed numbers of a paper, table by table, or of one of its tables."""
+    return tuple(number for one in paper(name).tables if table in (None, one.table) for number in one.numbers(name))
 
 
 def pick(paper: str, table: str, **fields: str) -> Published:

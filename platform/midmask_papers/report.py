@@ -6,7 +6,7 @@ from midmask.benchmark.design import Benchmark
 from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results
 from midmask_papers.answers import Experiment, page
-from midmask_papers.masks_and_maps import read_shipped, read_statistics
+from midmask_papers.masks_and_maps import SHIPPED, read_statistics
 from midmask_papers.tables import paper_tables
 
 STATISTICS = "statistics.yaml"
@@ -21,7 +21,7 @@ def additions(results: Results, benchmark: Benchmark, folder: Path) -> tuple[lis
     folder.mkdir(parents=True, exist_ok=True)
     given = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
     here = Experiment(benchmark.corpus, "measured in this benchmark", 0, results)
-    claims = page([here], [*read_shipped(), *given], "# Claims of the papers")
+    claims = page([here], [*SHIPPED, *given], "# Claims of the papers")
     (folder / "claims.md").write_text(claims, encoding="utf-8")
     sections = ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     return paper_tables(benchmark.name, results, benchmark.notes), sections

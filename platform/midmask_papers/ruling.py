@@ -14,7 +14,7 @@ not measured    systems are absent; the sentence says which, and which preset me
 A claim of several parts holds if all parts do, and does not if one does not. Parts share the 5% (Bonferroni).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
@@ -186,35 +186,16 @@ class Weak(NamedTuple):
 
 @dataclass(frozen=True)
 class Ruling:
-    """The outcome of a claim.
-
-    Numbers are fractions, None where there is no such number; of several parts, they are those of the deciding one.
-    """
+    """The outcome of a claim; of several parts, with the numbers of the one that decides. Numbers are fractions."""
 
     outcome: ClaimOutcome
     statement: str  # what was compared, and the figures
-    estimate: float | None = None  # positive in the claimed direction
-    low: float | None = None  # lower end of the estimate's confidence interval
-    high: float | None = None
-    detectable: float | None = None  # the smallest difference that can be told from 0
-    published: float | None = None  # the paper's value
+    estimate: IntervalEstimate | None = None  # positive in the claimed direction; None: nothing was estimated
+    published: float | None = None  # the paper's value, if it is printed
     representations: tuple[str, ...] = ()  # of the systems that were compared
     conditions: tuple[str, ...] = ()  # where it was measured, and how that differs from the paper
     weak: tuple[Weak, ...] = ()
     remarks: tuple[str, ...] = ()  # sentences that follow
-
-    @classmethod
-    def of(
-        cls,
-        outcome: ClaimOutcome,
-        statement: str,
-        estimate: IntervalEstimate,
-        published: float | None,
-        representations: Iterable[str] = (),
-    ) -> "Ruling":
-        """With the numbers of an estimate."""
-        numbers = (estimate.value, estimate.low, estimate.high, estimate.detectable, published)
-        return cls(outcome, statement, *numbers, tuple(dict.fromkeys(representations)))
 
     @property
     def sentence(self) -> str:
@@ -253,15 +234,15 @@ def decide(part: ClaimPart, results: Results, alpha: float = ALPHA, rule: Outcom
     places = ", ".join(" ".join(place) for place in ours.places)
     keys = [term.key for term in ours.terms]
     weak = below_floor(keys, ours.places, results, part.measure)
-    ruling = Ruling.of(
+    return Ruling(
         "not decidable" if weak else rule(estimate, part.published),
         f"{part.what}: {_figures(estimate, part)}",
         estimate,
         part.published,
-        (key.representation for key in keys if key.system != BM25),
+        representations=tuple(dict.fromkeys(key.representation for key in keys if key.system != BM25)),
+        conditions=(f"on {places} ({estimate.queries:,} queries, {seeds}{drawn})", *ours.differs),
+        weak=weak,
     )
-    where = f"on {places} ({estimate.queries:,} queries, {seeds}{drawn})"
-    return replace(ruling, conditions=(where, *ours.differs), weak=weak)
 
 
 def _figures(estimate: IntervalEstimate, part: ClaimPart) -> str:
@@ -346,7 +327,9 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
     """
     outcome = next(outcome for outcome in OUTCOMES if any(ruling.outcome == outcome for ruling in rulings))
     deciding = [ruling for ruling in rulings if ruling.outcome == outcome]
-    chosen = min(deciding, key=lambda ruling: ruling.low or 0.0) if outcome == "holds" else deciding[0]
+    chosen = deciding[0]
+    if outcome == "holds":
+        chosen = min(deciding, key=lambda ruling: ruling.estimate.low if ruling.estimate else 0.0)
     views = dict.fromkeys(view for ruling in rulings for view in ruling.representations)
     if len(rulings) == 1:
         return replace(chosen, representations=tuple(views))

@@ -9,55 +9,35 @@ gensim. Here a word counts that is in NLTK's list of 179.
 
 import argparse
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
-import torch
 
-from midmask.core.batch import TokenRows
 from midmask.core.config import override
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.plan import plan
 from midmask.experiment.run import Runner
 from midmask.masking.corruption import select_highest
-from midmask.masking.randomness import Purpose, row_keys
+from midmask.masking.randomness import Purpose
 from midmask.recipes import RECIPES
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
-from midmask.store.tables import read_table
 from midmask.text.vocabulary import Vocabulary
+from midmask.training.batches import padded
+from midmask.training.pretraining_rows import Passages
 
-RATIO = 0.15
-
-
-def batches(tokens: Artifact, weights: Artifact, pad_id: int, size: int = 80) -> Iterator[TokenRows]:
-    """All passages with their weights, padded."""
-    first = 0
-    for name in (tokens.place / "passages").names():
-        ids = read_table(tokens.place / "passages" / name)["ids"].to_numpy()
-        token_weights = read_table(weights.place / "weights" / name)["weights"].to_numpy()
-        pairs = zip(ids, token_weights, strict=True)
-        rows = [(torch.from_numpy(i.astype(np.int64)), torch.from_numpy(w.copy())) for i, w in pairs]
-        for start in range(0, len(rows), size):
-            some = rows[start : start + size]
-            ids_BL, weights_BL = (
-                torch.nn.utils.rnn.pad_sequence(list(column), batch_first=True, padding_value=value)
-                for column, value in zip(zip(*some, strict=True), (pad_id, 0.0), strict=True)
-            )
-            lengths_B = torch.tensor([len(ids) for ids, _ in some])
-            keys_B = row_keys(0, 0, np.arange(first, first + len(some)))
-            yield TokenRows(ids_BL, lengths_B, keys_B, weights_BL)
-            first += len(some)
+RATIO, AT_ONCE = 0.15, 80
+"""Of tokens that are masked, and passages that are masked at once."""
 
 
-def stop_share(tokens: Artifact, weights: Artifact, *, weighted: bool) -> tuple[float, int]:
-    """The share of stop-words and punctuation among masked tokens, and the number of these; weighted: ROM's masks."""
+def stop_share(tokens: Artifact, weights: Artifact | None) -> tuple[float, int]:
+    """The share of stop-words and punctuation among masked tokens, and the number of these; weights: ROM's masks."""
     vocabulary = Vocabulary.of((tokens.place / "tokenizer").local())
+    passages = Passages(tokens.place, weights.place if weights else None)
     stops = masked = 0
-    for text in batches(tokens, weights, vocabulary.pad_id):
-        rows = text if weighted else replace(text, weights_BL=None)
-        chosen_BL = select_highest(rows, vocabulary, ratio=RATIO, purpose=Purpose.SELECT, temperature=1.0)
+    for start in range(0, passages.count, AT_ONCE):
+        read = passages.read(np.arange(start, min(start + AT_ONCE, passages.count)))
+        text = padded(read, 0, 0, vocabulary.pad_id)
+        chosen_BL = select_highest(text, vocabulary, ratio=RATIO, purpose=Purpose.SELECT, temperature=1.0)
         hit_R = vocabulary.stop_V[text.ids_BL[chosen_BL]]
         stops, masked = stops + int(hit_R.sum()), masked + len(hit_R)
     return stops / masked, masked
@@ -75,8 +55,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         runner = Runner(Place(options.storage or scratch), LOCAL)
         tokens, weights = (runner.compute(step.inputs[name]) for name in ("tokens", "weights"))
-        for name, weighted in (("uniform", False), ("ROM", True)):
-            share, masked = stop_share(tokens, weights, weighted=weighted)
+        for name, ranked_by in (("uniform", None), ("ROM", weights)):
+            share, masked = stop_share(tokens, ranked_by)
             print(f"{name}: {share:.1%} of {masked:,} masked tokens", flush=True)
 
 

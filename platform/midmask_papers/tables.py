@@ -1,8 +1,9 @@
 """The papers' tables: sheets as `tables.yaml` lays them out, filled with our numbers beside the printed ones."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 import pyarrow as pa
 import yaml
@@ -13,7 +14,7 @@ from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Results, SystemKey, home, order_splits
 from midmask.core.config import Config
 from midmask.evaluation.groups import GROUPS, folders, group_average
-from midmask.evaluation.rendering import Beside, Style
+from midmask.evaluation.rendering import Style
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, TableCell, TableColumn, tabulate
 from midmask_papers.published import CORPUS, Published, key_of, paper, published, resolve_corpus
 
@@ -68,43 +69,30 @@ class Sheet(Config):
     only: dict[str, tuple[str, ...]] = Field({}, description="field of a number -> values that stand in it")
     averages: tuple[str, ...] = Field((), description="columns that do not make a row alone")
     baseline: str = Field("", description="the row that stars compare with; empty: superscripts for all pairs")
-    style: Style = Field(default_factory=Style, description="how numbers are printed")
+    style: dict[str, Any] = Field({}, description="decimals and percent, as in `Style`")
 
     def slots(self) -> list[Slot]:
-        every = slots_of(self.paper, self.table, NAMES[self.row], NAMES[self.column])
-        slots = [one for one in every if all(getattr(one.number, name) in self.only[name] for name in self.only)]
+        """One slot per printed number of a system; differences between systems have none."""
+        slots = [
+            Slot(NAMES[self.row](number), NAMES[self.column](number), key_of(number), number)
+            for number in published(self.paper, self.table)
+            if not number.against and all(getattr(number, name) in self.only[name] for name in self.only)
+        ]
         whole = {slot.row for slot in slots if slot.column not in self.averages}
         return [slot for slot in slots if slot.row in whole]
 
 
-def slots_of(
-    name: str, table: str, row: Callable[[Published], str], column: Callable[[Published], str]
-) -> Iterator[Slot]:
-    """One slot per printed number of a system; differences between systems have none."""
-    for number in published(name, table):
-        if number.against:
-            continue
-        yield Slot(row(number), column(number), key_of(number), number)
-
-
-def fill(sheet: Sheet, name: str, results: Results, notes: Sequence[str]) -> NamedTable | None:
+def fill(sheet: Sheet, results: Results, notes: Sequence[str]) -> NamedTable | None:
     """The sheet with our numbers; none if nothing in it was measured."""
-    printed = sheet.slots()
-    slots, replaced = _name_ours(printed, results)
+    slots, replaced = _name_ours(sheet.slots(), results)
     cells = {(slot.row, slot.column): tables for slot in slots if (tables := _tables(results, slot))}
     averages = _averages(results, slots)
     if not cells and not averages:
         return None
     measured = _tabulate(slots, cells, sheet.baseline)
-    table = ResultTable(
-        tuple(dict.fromkeys(slot.row for slot in slots)),
-        _columns(slots),
-        {**measured.cells, **averages},
-        measured.comparisons,
-        measured.protocol,
-    )
-    beside = _publish_beside(printed, name, results, [*replaced, *notes])
-    return NamedTable(f"{name}.{sheet.name}", sheet.heading, table, beside, sheet.style)
+    systems = tuple(dict.fromkeys(slot.row for slot in slots))
+    table = replace(measured, systems=systems, columns=_columns(slots), cells={**measured.cells, **averages})
+    return NamedTable(f"{sheet.paper}.{sheet.name}", sheet.heading, table, _style(sheet, results, [*replaced, *notes]))
 
 
 def _columns(slots: Sequence[Slot]) -> tuple[str, ...]:
@@ -193,16 +181,17 @@ def _tabulate(slots: Sequence[Slot], cells: Mapping[tuple[str, str], list[pa.Tab
     )
 
 
-def _publish_beside(slots: Sequence[Slot], name: str, results: Results, notes: Sequence[str]) -> Beside:
-    """Published numbers, and where conditions differ."""
-    printed = {(slot.row, slot.column): slot.number for slot in slots}
+def _style(sheet: Sheet, results: Results, notes: Sequence[str]) -> Style:
+    """How the sheet is printed: with the published numbers, and where conditions differ."""
+    printed, source = {(slot.row, slot.column): slot.number for slot in sheet.slots()}, paper(sheet.paper)
     doubts = {place: number.note for place, number in printed.items() if number.note}
-    theirs = "; ".join(f"{what}: {said}" for what, said in paper(name).conditions.items())
+    theirs = "; ".join(f"{what}: {said}" for what, said in source.conditions.items())
     collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
     ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
-    about = [f"Published by {paper(name).citation} under: {theirs}.", f"Here: {ours}.", *notes]
+    about = [f"Published by {source.citation} under: {theirs}.", f"Here: {ours}.", *notes]
     about += [f"{row}, {column}: {note}." for (row, column), note in doubts.items()]
-    return Beside(" ".join(about), {place: number.value for place, number in printed.items()}, frozenset(doubts))
+    values = {place: number.value for place, number in printed.items()}
+    return Style(**sheet.style, about=" ".join(about), published=values, doubtful=frozenset(doubts))
 
 
 def _join_names(results: Results, field_name: str) -> str:
@@ -223,5 +212,5 @@ def paper_tables(preset: str, results: Results, notes: Sequence[str] = ()) -> li
     Args:
         notes: sentences on how conditions differ from the paper's, for the captions.
     """
-    filled = (fill(sheet, preset, results, notes) for sheet in SHEETS.get(preset, ()) if results)
+    filled = (fill(sheet, results, notes) for sheet in SHEETS.get(preset, ()) if results)
     return [table for table in filled if table is not None]

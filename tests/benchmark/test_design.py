@@ -98,12 +98,12 @@ def test_a_setting_without_stages_measures_what_fine_tuning_begins_with(corpus):
 )
 def test_what_makes_no_sense_is_left_out_with_its_reason(system, changes, reason, corpus):
     layout = lay_out(given(corpus, **{"systems": ("none", system), **changes}))
-    told = [f"{one.key.representation}): {one.reason}" for one in layout.left_out if one.key.system == system]
+    told = [f"{key.representation}): {why}" for key, why in layout.left_out.items() if key.system == system]
     assert any(reason in line for line in told), told
     run = {(cell.key.system, cell.key.representation) for cell in layout.cells}
-    assert not run & {(one.key.system, one.key.representation) for one in layout.left_out}
+    assert not run & {(key.system, key.representation) for key in layout.left_out}
     again = lay_out(given(corpus, collections={"corpus": (), "again": (corpus,)}, representations=("dense",)))
-    assert [one.key.collection for one in again.left_out] == ["again"], "a collection that is the corpus"
+    assert [key.collection for key in again.left_out] == ["again"], "a collection that is the corpus"
 
 
 def test_variants_change_one_field_of_a_recipe(corpus):
@@ -246,7 +246,7 @@ def test_a_system_that_the_preset_does_not_have_is_run_under_all_of_its_conditio
     }
     layout = lay_out(ask("pretrained", **flags))
     assert [cell.key.system for cell in layout.cells] == ["retromae", "retromae[pretrain.learning_rate=5e-6]", "bm25"]
-    assert [left.key.system for left in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
+    assert [key.system for key in layout.left_out] == ["simcse"], "the preset runs it with labels alone"
 
 
 def test_what_is_set_by_hand_outdoes_the_preset_and_stands_in_the_captions(ask) -> None:

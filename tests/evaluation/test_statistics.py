@@ -13,12 +13,10 @@ from midmask.errors import UserError
 from midmask.evaluation.statistics.intervals import (
     IntervalEstimate,
     SeedSpread,
-    StandardError,
     Variance,
     interval,
     read_sample,
     seed_spread,
-    standard_error,
 )
 from midmask.evaluation.statistics.ranks import RankRange, competition_ranks, rank_ranges
 from midmask.evaluation.statistics.significance import (
@@ -39,21 +37,23 @@ def test_variances_add_and_degrees_of_freedom_are_satterthwaites():
 
 
 def test_variances_too_small_to_be_squared_have_degrees_of_freedom():
-    assert standard_error([Variance(1e-200, 10), Variance(1e-200, 10)]).freedom == pytest.approx(20)
+    found = interval(0.0, [Variance(1e-200, 10), Variance(1e-200, 10)])
+    assert found.high / math.sqrt(2e-200) == pytest.approx(stats.t.ppf(0.975, 20))
 
 
 def test_two_means_have_welchs_test():
     first, second = [0.50, 0.52, 0.57], [0.40, 0.41]
-    error = standard_error([Variance.of_mean(first), Variance.of_mean(second)])
+    difference = float(np.mean(first) - np.mean(second))
+    found = interval(difference, [Variance.of_mean(first), Variance.of_mean(second)])
     reference = stats.ttest_ind(first, second, equal_var=False)
-    assert error.p(float(np.mean(first) - np.mean(second))) == pytest.approx(reference.pvalue)
+    assert found.p == pytest.approx(reference.pvalue)
 
 
 def test_what_does_not_vary_is_certain_and_what_was_seen_once_is_not_known():
     assert interval(0.3, [Variance(0.0, 5)]) == IntervalEstimate(0.3, 0.3, 0.3, 0.0, 0.0)
-    assert (StandardError(0.0, 1).p(0.3), StandardError(0.0, 1).p(0.0)) == (0.0, 1.0)
-    once = standard_error([Variance(0.02, 99), Variance.of_mean([0.5])])
-    assert (once.p(0.3), once.margin(), once.detectable()) == (1.0, math.inf, math.inf)
+    assert interval(0.0, [Variance(0.0, 5)]).p == 1.0
+    once = interval(0.3, [Variance(0.02, 99), Variance.of_mean([0.5])])
+    assert (once.p, once.low, once.high, once.detectable) == (1.0, -math.inf, math.inf, math.inf)
 
 
 def test_a_share_varies_as_the_binomial():

@@ -20,12 +20,13 @@ from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.measures import by_query
 from midmask.evaluation.statistics.significance import compare
 from midmask.evaluation.step import EvaluateConfig
-from midmask.experiment.evaluations import collection_step, run_file_evaluation
+from midmask.experiment.evaluations import run_file_evaluation
 from midmask.experiment.kinds import LOCAL
 from midmask.experiment.notes import notes
 from midmask.experiment.plan import plan
 from midmask.experiment.report import per_query
 from midmask.experiment.run import Runner
+from midmask.experiment.training_steps import Survey
 from midmask.recipes import RECIPES
 from midmask.retrieve import ranked
 from midmask.store.artifact import Artifact
@@ -96,7 +97,7 @@ def measure_file(storage: Place, corpus: CorpusConfig, file: Path, run: Run, **h
     lines = [f"{query} Q0 {doc} 0 {score} other\n" for query, own in run.items() for doc, score in own.items()]
     file.write_text("".join(lines))
     config = EvaluateConfig(split="test", measures=tuple(MEASURES))
-    step = run_file_evaluation(file, collection_step(corpus), config, **{"ties": "trec_eval", **how})
+    step = run_file_evaluation(file, Survey().collection(corpus), config, **{"ties": "trec_eval", **how})
     return Runner(storage, LOCAL).compute(step)
 
 
@@ -144,7 +145,7 @@ def test_ties_are_broken_by_our_rule_where_it_is_asked_for(measured, run: Run) -
 def test_content_and_rule_are_the_identity_and_the_place_is_not(collection: CorpusConfig, tmp_path: Path) -> None:
     (file := tmp_path / "run.trec").write_text("q1 Q0 d1 0 1.0 other\n")
     (packed := tmp_path / "elsewhere.gz").write_bytes(gzip.compress(file.read_bytes()))
-    corpus, config = collection_step(collection), EvaluateConfig(split="test")
+    corpus, config = Survey().collection(collection), EvaluateConfig(split="test")
     step = run_file_evaluation(file, corpus, config, "midmask")
     assert run_file_evaluation(packed, corpus, config, "midmask").fingerprint == step.fingerprint
     assert run_file_evaluation(file, corpus, config, "trec_eval").fingerprint != step.fingerprint

@@ -27,7 +27,7 @@ def test_swapped_systems_never_both_hold_and_less_noise_decides(draw, step, seed
     truth = {a: 0.3 + step, b: 0.3}
     found = results(drawn(truth, noise=Noise().scaled(scale), queries=30, seeds=seeds, draw=draw))
     one, other = (decide(each, found) for each in (part, turned))
-    assert one.estimate == pytest.approx(-other.estimate)
+    assert one.estimate.value == pytest.approx(-other.estimate.value)
     assert (one.outcome == "holds") <= (other.outcome == "does not hold")
     sure = results(drawn(truth, noise=Noise().scaled(1e-4), queries=30, seeds=seeds, draw=draw))
     assert [decide(each, sure).outcome for each in (part, turned)] == ["holds", "does not hold"]
@@ -60,7 +60,7 @@ def test_every_place_has_to_be_learned():
     truths = {name: {A: level, B: level / 2, BM25: 0.6} for name, level in levels.items()}
     found = results(*(drawn(truth, noise=quiet, corpus=name) for name, truth in truths.items()))
     ruling = decide(ClaimPart("", (Term(1, A), Term(-1, B)), "RR@10", ("home", "dev"), elsewhere=True), found)
-    assert ruling.outcome == "not decidable" and ruling.low > 0
+    assert ruling.outcome == "not decidable" and ruling.estimate.low > 0
     assert [weak.place for weak in ruling.weak] == ["far dev (BM25 0.6000)"]
 
 
@@ -98,14 +98,15 @@ def test_judgements_by_hand(low, high, size, outcome):
 
 
 def test_of_several_parts_the_worst_counts_and_parts_share_the_level():
-    said = {one: Ruling(one, one, low=0.1) for one in ("holds", "not decidable", "not measured", "does not hold")}
+    said = {one: Ruling(one, one) for one in ("holds", "not decidable", "not measured", "does not hold")}
     assert combine([said["holds"], said["not decidable"]]).outcome == "not decidable"
     assert combine([said["not decidable"], said["not measured"]]).outcome == "not measured"
     assert combine([said["not measured"], said["does not hold"], said["holds"]]).outcome == "does not hold"
-    nearest = combine([Ruling("holds", "", 0.5, low=0.4), Ruling("holds", "", 0.3, low=0.1)])
-    assert nearest.estimate == 0.3
+    far, near = IntervalEstimate(0.3, 0.2, 0.4, 0.1, 0.01), IntervalEstimate(0.5, 0.1, 0.9, 0.4, 0.02)
+    assert combine([Ruling("holds", "", far), Ruling("holds", "", near)]).estimate == near
     systems = {key: value for key, value in truth("RR@10", "msmarco").items() if "retromae" in key.system}
-    one, two = (CLAIMS[f"retromae.{name}"].decide(results(drawn(systems))) for name in ("enhanced", "one_layer"))
+    names = ("enhanced", "one_layer")
+    one, two = (CLAIMS[f"retromae.{name}"].decide(results(drawn(systems))).estimate for name in names)
     assert (two.high - two.low) / two.detectable > (one.high - one.low) / one.detectable
 
 

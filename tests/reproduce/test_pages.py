@@ -16,7 +16,7 @@ from midmask.benchmark.presets import PRESETS
 from midmask.benchmark.results import Result, Results, SystemKey, read_results
 from midmask.store.place import Place
 from midmask_papers.published import PAPERS, published
-from midmask_papers.tables import slots_of
+from midmask_papers.tables import Sheet
 from tests.tools.expected import FLOOR, FOLDER, SCALES, Figure, expected, figures, section
 
 ROOT = FOLDER.parents[1]
@@ -69,8 +69,9 @@ def test_a_difference_is_marked_as_one_and_is_no_value_of_the_system():
     assert {(one.value, one.against) for one in own} == {(0.3553, ""), (0.0196, "the best baseline")}
     marked = next(one for one in own if one.against)
     assert str(marked) == "RR@10 over the best baseline +0.0196"
-    assert list(slots_of("retromae", "text", lambda one: one.label, lambda one: one.measure)) == [], "in no table"
-    assert len(list(slots_of("retromae", "main", lambda one: one.label, lambda one: one.measure))) > 20
+    text, main = (Sheet(paper="retromae", name=name, heading="", table=name).slots() for name in ("text", "main"))
+    assert text == [], "in no table"
+    assert len(main) > 20
 
 
 @pytest.mark.parametrize("name", [name for name in (*PAPERS, "demo") if section(name, "Small").figures])

@@ -18,7 +18,7 @@ from midmask.corpora.config import CorpusConfig
 from midmask.evaluation.groups import GROUPS
 from midmask.evaluation.measures import expand
 from midmask.evaluation.rendering import markdown
-from midmask_papers.published import PAPERS, Published, corpus_names, key_of, paper
+from midmask_papers.published import PAPERS, Published, corpus_names, key_of, paper, published
 
 MSMARCO, WIKIPEDIA = "msmarco:/data/msmarco", "texts:/data/wikibook"
 TREC_DL = tuple(f"ir_datasets:msmarco-passage/trec-dl-{year}/judged" for year in (2019, 2020))
@@ -151,7 +151,7 @@ def _rows(papers: Mapping[str, list[Coverage]]) -> Iterator[list[str]]:
 
 def measure_coverage() -> dict[str, list[Coverage]]:
     """Paper -> all its printed numbers, in its order."""
-    return {name: [coverage_of(number, name) for number in paper(name).numbers()] for name in PAPERS}
+    return {name: [coverage_of(number, name) for number in published(name)] for name in PAPERS}
 
 
 if __name__ == "__main__":

@@ -56,10 +56,13 @@ def gains_of(results: Results, baseline: str, measure: str) -> list[Gain]:
     """All gains over the baseline, of every view (corpus and representation)."""
     gains = []
     for title, here in _views(results, measure):
-        base = {result.key.setting: result.key for result in here.where(system=baseline)}
-        for key in dict.fromkeys(result.key for result in here):
+        place = [(here[0].corpus, here[0].split)]
+        keys = dict.fromkeys(result.key for result in here)
+        base = {key.setting: weigh(key, -1.0, here, place, measure) for key in keys if key.system == baseline}
+        for key in keys:
             if key.system != baseline and key.setting in base:
-                gains.append(Gain(title, _label(key, here), key.setting, _gain(key, base[key.setting], here, measure)))
+                gain = contrast([weigh(key, 1.0, here, place, measure), base[key.setting]])
+                gains.append(Gain(title, _label(key, here), key.setting, gain))
     return gains
 
 
@@ -129,12 +132,6 @@ def _views(results: Results, measure: str) -> Iterator[tuple[str, Results]]:
         here = measured.where(corpus=corpus, split=split)
         for name in here.names("representation"):
             yield f"{corpus} {split}, {VIEW_NAMES.get(name, name)}", here.where(representation=name)
-
-
-def _gain(key: SystemKey, base: SystemKey, here: Results, measure: str) -> IntervalEstimate:
-    """The gain of a system over another one on the one corpus and split of these results."""
-    place = [(here[0].corpus, here[0].split)]
-    return contrast([weigh(of, sign, here, place, measure) for sign, of in ((1.0, key), (-1.0, base))])
 
 
 def _label(key: SystemKey, here: Results) -> str:

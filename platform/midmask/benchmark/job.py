@@ -137,11 +137,6 @@ def _choose(flag: str, text: str, known: Collection[str]) -> list[str]:
     return names
 
 
-def report_folder(options: Options, flags: Namespace, benchmark: Benchmark) -> Path:
-    """Where the report goes: --out, else benchmarks/PRESET in the project."""
-    return Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / benchmark.name
-
-
 def describe(job: Job) -> str:
     """What --dry-run prints: conditions, one cell in full, all cells, and the steps that are left of each kind."""
     benchmark = job.layout.benchmark

@@ -3,7 +3,7 @@
 What makes no sense is left out with a reason: nothing disappears silently.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -122,20 +122,12 @@ HEADLESS = ("simcse", "diffcse", "ict", "laprador", "spider", "e5", "gte")
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A combination that is not run."""
-
-    key: SystemKey
-    reason: str
-
-
-@dataclass(frozen=True)
 class Layout:
     """All cells of a benchmark, and the combinations that are left out."""
 
     benchmark: Benchmark
     cells: tuple[BenchmarkCell, ...]
-    left_out: tuple[LeftOut, ...] = field(default=())
+    left_out: Mapping[SystemKey, str] = field(default_factory=dict)  # combination that is not run -> why
     recorded: Mapping[str, Results] = field(default_factory=dict)  # cell's name -> results measured elsewhere
 
     def steps(self) -> dict[str, Step]:
@@ -154,12 +146,12 @@ def lay_out(benchmark: Benchmark) -> Layout:
         UserError: for an unknown field, a collection that is not there, or if nothing is left.
     """
     cells: list[BenchmarkCell] = []
-    left_out: list[LeftOut] = []
+    left_out: dict[SystemKey, str] = {}
     owners: dict[str, SystemKey] = {}
     survey = Survey()
     for key in benchmark.keys():
         if reason := reason_not_run(benchmark, key) or _impossible(recipe := recipe_of(benchmark, key)):
-            left_out.append(LeftOut(key, reason))
+            left_out[key] = reason
             continue
         seeded = [
             cell_of(benchmark, key, recipe.seeded(seed, pretrain=pretrain), seed, survey)
@@ -168,13 +160,13 @@ def lay_out(benchmark: Benchmark) -> Layout:
         identity = " ".join(step.fingerprint for step in seeded[0].evaluations.values())
         owner = owners.setdefault(identity, key)
         if (owner.system, owner.collection) != (key.system, key.collection):
-            left_out.append(LeftOut(key, f"the same experiment as {owner.system} ({owner.collection})"))
+            left_out[key] = f"the same experiment as {owner.system} ({owner.collection})"
         else:
             cells += seeded
     if not cells:
-        reasons = "; ".join(dict.fromkeys(combination.reason for combination in left_out))
+        reasons = "; ".join(dict.fromkeys(left_out.values()))
         raise UserError(f"benchmark {benchmark.name}: nothing is left to run ({reasons})")
-    return Layout(benchmark, tuple(cells), tuple(left_out))
+    return Layout(benchmark, tuple(cells), left_out)
 
 
 def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[int, int]]:
@@ -249,9 +241,9 @@ def _path(recipe: Recipe, name: str) -> str:
     return paths[0] if paths else name
 
 
-def group_by_reason(left_out: Sequence[LeftOut]) -> list[str]:
+def group_by_reason(left_out: Mapping[SystemKey, str]) -> list[str]:
     """A line per reason, with the combinations that it holds for."""
     reasons: dict[str, list[str]] = {}
-    for key, reason in ((combination.key, combination.reason) for combination in left_out):
+    for key, reason in left_out.items():
         reasons.setdefault(reason, []).append(f"{key.system} ({key.collection}, {key.representation}, {key.setting})")
     return [f"- {', '.join(keys)}: {reason}" for reason, keys in reasons.items()]

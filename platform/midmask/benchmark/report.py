@@ -14,7 +14,7 @@ from midmask.benchmark.figures import gains
 from midmask.benchmark.layout import Layout, group_by_reason
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
-from midmask.evaluation.rendering import Beside, Style, as_csv, as_latex, as_markdown
+from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown
 from midmask.evaluation.tables import ComparisonProtocol, ResultTable, by_measure, tabulate
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
@@ -25,24 +25,20 @@ PAPERS = "midmask_papers"
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with the name of its files, its heading, and the published numbers beside it."""
+    """A table with the name of its files and its heading."""
 
     name: str
     heading: str
     table: ResultTable
-    beside: Beside = field(default_factory=Beside)
     style: Style = field(default_factory=Style)
 
     def markdown(self) -> str:
-        return as_markdown(self.table, self.style, self.beside)
+        return as_markdown(self.table, self.style)
 
     def files(self) -> dict[str, str]:
         """Ending -> text: the table as Markdown, LaTeX and CSV."""
-        return {
-            "md": self.markdown(),
-            "tex": as_latex(self.table, self.style, self.beside),
-            "csv": as_csv(self.table, self.beside),
-        }
+        tex, csv = as_latex(self.table, self.style), as_csv(self.table, self.style)
+        return {"md": self.markdown(), "tex": tex, "csv": csv}
 
 
 def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str, str]) -> str:

@@ -104,14 +104,15 @@ def evaluate_run(options: Options, flags: Namespace) -> None:
     """
     from midmask.app.driver import choose_split, compute_or_show, ending, recipe_for
     from midmask.core.config import override
-    from midmask.experiment.evaluations import collection_step, run_file_evaluation, run_names
+    from midmask.experiment.evaluations import run_file_evaluation, run_names
+    from midmask.experiment.training_steps import Survey
 
     _refuse_other_fields(options)
     files = [Path(file).expanduser().absolute() for file in flags.files]
     names = run_names(files, flags.names)
     recipe, split = choose_split(recipe_for(options, default="none"), flags.split, options, trains=False)
     recipe = override(recipe, {"evaluation.split": split})
-    corpus = collection_step(recipe.corpus)
+    corpus = Survey().collection(recipe.corpus)
     evaluations = {
         name: run_file_evaluation(file, corpus, recipe.evaluation, flags.ties)
         for name, file in zip(names, files, strict=True)

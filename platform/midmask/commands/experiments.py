@@ -83,7 +83,7 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
       midmask benchmark --preset canonical --pretrain-seeds 0,1,2
     """
     from midmask.app.driver import ending, tell_cost
-    from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, report_folder, with_records
+    from midmask.benchmark.job import Job, best_of, describe, preset_with_flags, with_records
     from midmask.benchmark.layout import group_by_reason, lay_out
     from midmask.core.process import VERBOSE, is_on
     from midmask.experiment.evaluations import refuse_missing_splits
@@ -94,7 +94,8 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     layout = with_records(lay_out(preset), records)
     for line in group_by_reason(layout.left_out):
         print(f"left out {line.removeprefix('- ')}")
-    job = Job(layout, options, report_folder(options, flags, preset), records)
+    out = Path(flags.out).expanduser().absolute() if flags.out else options.home / "benchmarks" / preset.name
+    job = Job(layout, options, out, records)
     refuse_missing_splits(job.left())
     if options.dry_run:
         print(describe(job))

@@ -7,18 +7,17 @@ the smallest change that would make it fit.
 import math
 from collections.abc import Iterable
 
-from midmask.core.words import duration, gib
+from midmask.core.words import gib
 from midmask.errors import UserError
 from midmask.estimate.devices import DEVICES
 from midmask.estimate.plan import Charge, Estimate
 from midmask.estimate.trainings import Training
 
-SLOW_HOURS = 24
 COLUMNS = (("times", 6), ("tokens", 9), ("a device", 12), ("storage", 12), ("hours", 11))
 
 
 def as_text(plan: Estimate) -> str:
-    """A line for each kind of step that is left, and the sum; then memory, storage and what to beware of."""
+    """A line for each kind of step that is left, and the sum; then memory and storage, and whether that is there."""
     lines = [f"estimate on {plan.shape}:", f"  {_pace(plan)}", *(f"  {line}" for line in plan.volumes)]
     if plan.cached:
         lines.append(f"  {plan.cached} steps are cached and cost nothing")
@@ -32,7 +31,10 @@ def as_text(plan: Estimate) -> str:
     if held.host:
         lines.append(f"  memory of the host in {held.step.name}: {gib(held.host)}")
     lines.append(f"  peak storage, including temporary checkpoints: {gib(plan.peak_bytes)}")
-    return "\n".join([*lines, *(f"  warning: {warning}" for warning in warnings(plan))])
+    if plan.free is not None and plan.peak_bytes > plan.free:
+        needed = f"{gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free"
+        lines.append(f"  warning: storage: {needed}; name another --storage")
+    return "\n".join(lines)
 
 
 def _pace(plan: Estimate) -> str:
@@ -65,22 +67,6 @@ def _count(count: float) -> str:
         if count >= size:
             return f"{count / size:,.1f}{unit}"
     return f"{count:.0f}" if count else ""
-
-
-def warnings(plan: Estimate) -> list[str]:
-    """Warnings of a plan that is possible but slow, or short of storage."""
-    lines = []
-    if plan.total_hours > SLOW_HOURS:
-        lines.append(f"slow: {duration(3600 * plan.total_hours)} on {plan.shape}, of which {_slowest(plan)}")
-    if plan.free is not None and plan.peak_bytes > plan.free:
-        lines.append(f"storage: {gib(plan.peak_bytes)} are needed, {gib(plan.free)} are free; name another --storage")
-    return lines
-
-
-def _slowest(plan: Estimate) -> str:
-    """The step that takes longest, and how long."""
-    worst = max(plan.charges, key=lambda charge: charge.hours)
-    return f"{worst.step.name} {worst.step.fingerprint} alone takes {duration(3600 * worst.hours)}"
 
 
 CPUS_PER_WORKER = 0.5

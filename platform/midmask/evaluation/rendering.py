@@ -14,8 +14,6 @@ from midmask.evaluation.tables import ResultTable, TableCell
 _FORMULA = re.compile(r"\s*[=+\-@]|\t")
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SIGNS = re.compile(r"[\\`*\[\]$~|]|(?<!\w)_|_(?!\w)|^[#+-]")
-_HTML_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_HTML_SIGNS = re.compile("[&<>]")
 
 
 def csv_cell(value: object) -> object:
@@ -31,8 +29,7 @@ def csv_cell(value: object) -> object:
 
 def markdown_text(text: str) -> str:
     """The text as Markdown that shows it: no markup, no HTML, no end of a table's cell, in one line."""
-    line = _SIGNS.sub(r"\\\g<0>", " ".join(text.splitlines()))
-    return _HTML_SIGNS.sub(lambda found: _HTML_ENTITIES[found.group()], line)
+    return escape(_SIGNS.sub(r"\\\g<0>", " ".join(text.splitlines())), quote=False)
 
 
 CORRECTION_NAMES = {None: "uncorrected", "bonferroni": "Bonferroni", "holm": "Holm"}
@@ -40,27 +37,21 @@ CORRECTION_NAMES = {None: "uncorrected", "bonferroni": "Bonferroni", "holm": "Ho
 
 @dataclass(frozen=True)
 class Style:
-    """How numbers are printed."""
+    """How numbers are printed, and what stands beside them: an introduction, and numbers from papers."""
 
     decimals: int = 4
     percent: bool = False  # print 100 times the value, as papers do, with two decimals less
-
-    def number(self, value: float) -> str:
-        return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Additions to a table: an introduction, and numbers from papers."""
-
     about: str = ""  # sentences before the caption
     published: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (system, column) -> number in brackets
     doubtful: frozenset[tuple[str, str]] = frozenset()  # published numbers that get a question mark
 
-    def render_published(self, place: tuple[str, str], style: Style) -> str:
+    def number(self, value: float) -> str:
+        return f"{100 * value:.{max(0, self.decimals - 2)}f}" if self.percent else f"{value:.{self.decimals}f}"
+
+    def render_published(self, place: tuple[str, str]) -> str:
         if place not in self.published:
             return ""
-        return f" ({style.number(self.published[place])}{'?' if place in self.doubtful else ''})"
+        return f" ({self.number(self.published[place])}{'?' if place in self.doubtful else ''})"
 
     def caption(self, table: ResultTable) -> str:
         brackets = "In brackets: as published." if self.published else ""
@@ -68,12 +59,31 @@ class Beside:
         return " ".join(part for part in (self.about, caption(table), brackets, doubt) if part)
 
 
-class Markup(NamedTuple):
-    """How a format writes the best value of a column, a mark, and a name."""
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
 
-    bold: Callable[[str], str]
-    raised: Callable[[str], str]
-    name: Callable[[str], str]
+
+def _latex(text: str) -> str:
+    return text.translate(LATEX)
+
+
+class Markup(NamedTuple):
+    """How a format writes the best value of a column, a mark, and any text."""
+
+    bold: str
+    raised: str
+    text: Callable[[str], str]
+
+
+_MARKDOWN = Markup("**{}**", "<sup>{}</sup>", markdown_text)
+_HTML = Markup("<b>{}</b>", "<sup>{}</sup>", escape)
+_LATEX = Markup(r"\textbf{{{}}}", r"\textsuperscript{{{}}}", _latex)
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -88,16 +98,16 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(headers), line(rule), *map(line, rows)])
 
 
-def as_markdown(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+def as_markdown(table: ResultTable, style: Style = Style()) -> str:
     """The table, a blank line, its caption; best values bold, marks as superscripts."""
-    headers, rows = _grid(table, style, beside, _MARKDOWN)
-    return f"{markdown(headers, rows)}\n\n{beside.caption(table)}"
+    headers, rows = _grid(table, style, _MARKDOWN)
+    return f"{markdown(headers, rows)}\n\n{style.caption(table)}"
 
 
-def as_html(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+def as_html(table: ResultTable, style: Style = Style()) -> str:
     """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below."""
-    headers, rows = _grid(table, style, beside, _HTML)
-    return html_table(headers, rows, beside.caption(table))
+    headers, rows = _grid(table, style, _HTML)
+    return html_table(headers, rows, style.caption(table))
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str) -> str:
@@ -108,18 +118,18 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{text}</p>"
 
 
-def as_latex(table: ResultTable, style: Style = Style(), beside: Beside = Beside()) -> str:
+def as_latex(table: ResultTable, style: Style = Style()) -> str:
     """A `table` environment for booktabs."""
     import pandas  # here, since only tables of LaTeX need it
 
-    headers, rows = _grid(table, style, beside, _LATEX)
+    headers, rows = _grid(table, style, _LATEX)
     cells = [[cell.replace(MISSING, "---") for cell in row] for row in rows]
     columns = "l" + "r" * (len(headers) - 1)
     frame = pandas.DataFrame(cells, columns=headers)
-    return str(frame.to_latex(index=False, column_format=columns, caption=_latex(beside.caption(table))))
+    return str(frame.to_latex(index=False, column_format=columns, caption=_latex(style.caption(table))))
 
 
-def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
+def as_csv(table: ResultTable, style: Style = Style()) -> str:
     """One line per cell, numbers in full, names in lists divided by semicolons; published numbers, if there are any, in
     the last column, and a line also for those without a cell.
     """
@@ -127,10 +137,10 @@ def as_csv(table: ResultTable, beside: Beside = Beside()) -> str:
 
     names = [one.name for one in fields(TableCell)]
     rows: list[dict[str, object]] = []
-    for place in dict.fromkeys([*table.cells, *beside.published]):
+    for place in dict.fromkeys([*table.cells, *style.published]):
         cell = table.cells.get(place)
         values = dict.fromkeys(names, "") if cell is None else {**vars(cell), "better_than": ";".join(cell.better_than)}
-        printed = {"published": beside.published.get(place, "")} if beside.published else {}
+        printed = {"published": style.published.get(place, "")} if style.published else {}
         rows.append({"system": place[0], "column": place[1], **values, **printed})
     return str(pandas.DataFrame(rows, dtype=object).map(csv_cell).to_csv(index=False))
 
@@ -163,7 +173,7 @@ def how_tested(table: ResultTable) -> str:
     return f"paired t-test{over}, {CORRECTION_NAMES[how.correction]}, {count} in a column, alpha {ALPHA:g}"
 
 
-def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> tuple[list[str], list[list[str]]]:
+def _grid(table: ResultTable, style: Style, markup: Markup) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text. Where all pairs were compared, rows begin with the system's letter, and a value bears
     the letters of the systems that it is better than; else a star says that it is better than the baseline.
     """
@@ -173,47 +183,14 @@ def _grid(table: ResultTable, style: Style, beside: Beside, markup: Markup) -> t
     def text(place: tuple[str, str]) -> str:
         cell = table.cells.get(place)
         if cell is None:
-            return MISSING + beside.render_published(place, style)
+            return MISSING + style.render_published(place)
         value = style.number(cell.mean)
         mark = "".join(sorted(keys[other] for other in cell.better_than)) if all_pairs else "*" * len(cell.better_than)
-        raised = markup.raised(mark) if mark else ""
-        return (markup.bold(value) if cell.best else value) + raised + beside.render_published(place, style)
+        raised = markup.raised.format(markup.text(mark)) if mark else ""
+        return (markup.bold.format(value) if cell.best else value) + raised + style.render_published(place)
 
     rows = []
     for system in table.systems:
-        title = f"{keys[system]} {markup.name(system)}" if all_pairs else markup.name(system)
+        title = f"{keys[system]} {markup.text(system)}" if all_pairs else markup.text(system)
         rows.append([title, *(text((system, column)) for column in table.columns)])
-    return ["system", *map(markup.name, table.columns)], rows
-
-
-LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-    }
-)
-
-
-def _latex(text: str) -> str:
-    return text.translate(LATEX)
-
-
-_MARKDOWN = Markup(
-    bold=lambda text: f"**{text}**",
-    raised=lambda text: "<sup>" + text.replace("*", "\\*") + "</sup>",
-    name=markdown_text,
-)
-
-_HTML = Markup(
-    bold=lambda text: f"<b>{text}</b>",
-    raised=lambda text: f"<sup>{text}</sup>",
-    name=escape,
-)
-
-_LATEX = Markup(
-    bold=lambda text: f"\\textbf{{{text}}}",
-    raised=lambda text: f"\\textsuperscript{{{text}}}",
-    name=_latex,
-)
+    return ["system", *map(markup.text, table.columns)], rows

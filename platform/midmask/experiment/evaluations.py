@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from midmask.corpora.config import CorpusConfig
-from midmask.corpora.reader import corpus_identity, judged_splits
+from midmask.corpora.reader import judged_splits
 from midmask.errors import UserError, unknown
 from midmask.evaluation.groups import GROUPS, folders, group_average, group_corpora
 from midmask.evaluation.step import EvaluateConfig
@@ -124,16 +124,11 @@ EVALUATION_FIELDS = ("split", "depth", "measures", "max_queries")
 """Fields of `EvaluateConfig` that change the evaluation of a run file; all others are of the search."""
 
 
-def collection_step(corpus: CorpusConfig) -> Step:
-    """The collection, as the step that every plan on it has. Raises UserError if the collection is not there."""
-    return Step("prepare", corpus, content=corpus_identity(corpus))
-
-
 def run_file_evaluation(file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule) -> Step:
     """The evaluation of a run file; the same for a file of equal lines elsewhere.
 
     Args:
-        corpus: as `collection_step`. wanted: only `EVALUATION_FIELDS` of it count.
+        corpus: as `Survey.collection`. wanted: only `EVALUATION_FIELDS` of it count.
 
     Raises:
         UserError: if there is no such file.

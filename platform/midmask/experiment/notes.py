@@ -13,17 +13,17 @@ from midmask.store.artifact import Artifact
 TIES = {"midmask": "by document id, as for every other system", "trec_eval": "by document id descending, as trec_eval"}
 
 
-def run_note(label: str, done: Artifact) -> str:
+def _run_note(label: str, done: Artifact) -> str:
     """What was read, and how ties were broken; `label`: the system's name."""
     run = done.result["read"]["run"]
     rows = f"{run['queries']:,} queries and {run['rows']:,} rows"
     return f"{label}: a run file of {rows}, ties {TIES[run['ties']]}."
 
 
-def run_warnings(label: str, done: Artifact) -> Iterator[str]:
+def _run_warnings(label: str, done: Artifact) -> Iterator[str]:
     """A line for each kind of query, document or row that was not there, or does not count."""
     run, result, depth = done.result["read"]["run"], done.result, done.record["config"]["depth"]
-    place = f"{label}, {result['corpus']} {result['split']}"
+    place = f"{label}, {_place(result)}"
     if lacking := result["without_results"]:
         yield f"Warning: {place}: the run lacks {lacking:,} of the {result['queries']:,} queries; they score 0."
     if more := run["left_out_queries"]:
@@ -64,14 +64,11 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     for label, done in evaluations.items():
         if label not in runs:
             ways.setdefault(_reading(done.result["read"]), []).append(label)
-    recalls = [line for label, done in evaluations.items() if (line := _recall_note(label, done)) is not None]
-    warnings = dict.fromkeys(filter(None, (_warning(done) for done in evaluations.values())))
-    for label, done in evaluations.items():
-        if slots := int(done.result.get("empty_slots", 0)):
-            warnings[_empty(label, done.result, slots)] = None
-    warnings |= dict.fromkeys(line for label, done in runs.items() for line in run_warnings(label, done))
+    recalls = [_recall_note(label, done) for label, done in evaluations.items() if done.result.get("index_recall")]
+    warnings = dict.fromkeys(line for label, done in evaluations.items() for line in _warnings(label, done))
+    warnings |= dict.fromkeys(line for label, done in runs.items() for line in _run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
-    given = [run_note(label, done) for label, done in runs.items()]
+    given = [_run_note(label, done) for label, done in runs.items()]
     return "\n".join([*splits, *read, *given, *recalls, *left_out_notes(evaluations), *warnings])
 
 
@@ -130,33 +127,27 @@ def _side(name: str, read: Mapping[str, Any], more: str | None) -> str | None:
     return ", ".join(filter(None, [whole, more, None if cut is None else f"{cut:.1%} cut"]))
 
 
-def _recall_note(label: str, done: Artifact) -> str | None:
-    """The recall of an approximate search against the exact one, as a sentence; None for an exact search."""
-    recall = dict(done.result.get("index_recall", {}))
-    if not recall:
-        return None
+def _recall_note(label: str, done: Artifact) -> str:
+    """The recall of an approximate search against the exact one, as a sentence."""
+    recall = dict(done.result["index_recall"])
     queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
     shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
     shares_found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
-    index, split = done.record["config"]["index"], f"{done.result['corpus']} {done.result['split']}"
-    return f"{label}, {split}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
+    index, place = done.record["config"]["index"], _place(done.result)
+    return f"{label}, {place}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
 
 
-def _empty(label: str, result: Mapping[str, Any], slots: int) -> str:
-    """A search with an index that found fewer passages than were asked for."""
-    return (
-        f"Warning: {label}, {result['corpus']} {result['split']}: the index left {slots:,} result slots "
-        "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
-    )
-
-
-def _warning(done: Artifact) -> str | None:
-    """What to do about an evaluation in which more than `MUCH` of the passages are cut."""
+def _warnings(label: str, done: Artifact) -> Iterator[str]:
+    """What to do where more than `MUCH` of the passages are cut, or an index found fewer than were asked for."""
     read = done.result["read"].get("passages", {})
-    if (read.get("cut_share") or 0) <= MUCH:
-        return None
-    field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
-    return (
-        f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
-        f"tokens, so their ends are not searched. To read more of them: {how_to_set({field: 2 * read['length']})}."
-    )
+    if (read.get("cut_share") or 0) > MUCH:
+        field = "evaluation.passage_length" if done.record["config"].get("passage_length") else "tokens.max_length"
+        yield (
+            f"Warning: {read['cut_share']:.0%} of the passages of {done.result['corpus']} are cut at {read['length']} "
+            f"tokens, so their ends are not searched. To read more of them: {how_to_set({field: 2 * read['length']})}."
+        )
+    if slots := int(done.result.get("empty_slots", 0)):
+        yield (
+            f"Warning: {label}, {_place(done.result)}: the index left {slots:,} result slots "
+            "empty. To search more of it, raise evaluation.nprobe (IVF) or evaluation.ef_search (HNSW)."
+        )

@@ -123,11 +123,6 @@ def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
     wanted.check_index(_place(wanted), _dense_width(model))
 
 
-def _dense_width(model: Step) -> int:
-    """Width of a model's dense view; 0 where it is not known."""
-    return represented_by(model).width or _hidden_width(model)
-
-
 def _place(wanted: EvaluateConfig | MineConfig) -> str:
     """The path of a search's fields, as typed."""
     return "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
@@ -145,8 +140,10 @@ def represented_by(model: Step) -> Representation:
     return found
 
 
-def _hidden_width(model: Step) -> int:
-    """Width of a model's hidden states."""
+def _dense_width(model: Step) -> int:
+    """Width of a model's dense view, that of its hidden states unless it is projected; 0 where it is not known."""
+    if (width := represented_by(model).width) is not None:
+        return width
     if isinstance(model.config, AdoptConfig):
         settings = json.loads((transformer_folder(Path(model.config.folder)) / "config.json").read_text("utf-8"))
         return int(settings.get("hidden_size", 0))

@@ -159,15 +159,9 @@ def pretrain_setup(config: PretrainConfig, inputs: Mapping[str, Artifact]) -> Pr
 
 def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> FinetuneSetup:
     """Builds the setup of a fine-tuning worker from config and input artifacts."""
-    rows = PairExamples(
-        tokens=inputs["tokens"].place,
-        corpus=inputs["corpus"].place,
-        split="train",
-        fingerprint=inputs["tokens"].fingerprint,
-        negatives=_file(inputs, "negatives", "negatives.parquet"),
-        scores=_file(inputs, "scores", "scores.parquet"),
+    rows = PairExamples.of(
+        inputs,
         missing_positive_score=config.missing_positive_score,
-        queries=_file(inputs, "queries", "queries.parquet"),
         per_query=config.per_query,
         query_length=config.query_length,
         passage_length=config.passage_length,
@@ -182,8 +176,3 @@ def finetune_setup(config: FinetuneConfig, inputs: Mapping[str, Artifact]) -> Fi
         start=inputs["start"].place if "start" in inputs else None,
         form=TextForm.of(inputs["tokens"].record["config"]),
     )
-
-
-def _file(inputs: Mapping[str, Artifact], name: str, file: str) -> Place | None:
-    """A file of an input, if there is that input."""
-    return inputs[name].place / file if name in inputs else None

@@ -14,7 +14,7 @@ import streamlit as st
 from midmask.core.words import MISSING
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
-from midmask.evaluation.statistics.intervals import Variance, standard_error
+from midmask.evaluation.statistics.intervals import Variance, interval
 from midmask.evaluation.statistics.pairing import EQUAL, Pairing, Sided, widest
 from midmask.leaderboard.artifacts import artifact_place
 from midmask.leaderboard.comparison import (
@@ -175,12 +175,12 @@ def histogram(own: Pairing, measure: str) -> go.Figure:
     kinds = np.where(unequal_N > 0, "wins", "losses")
     figure = px.histogram(x=unequal_N, color=kinds, color_discrete_map={"wins": WIN, "losses": LOSS})
     figure.update_traces(xbins={"start": -reach, "end": reach, "size": 2 * reach / BINS})
-    mean, margin = float(differences_N.mean()), standard_error([Variance.of_mean(differences_N)]).margin()
-    text = f"mean {mean:+.4f}"
-    if np.isfinite(margin):
-        figure.add_vrect(x0=mean - margin, x1=mean + margin, fillcolor=MEAN, opacity=0.3, line_width=0)
-        text += f" ({mean - margin:+.4f} … {mean + margin:+.4f})"
-    figure.add_vline(x=mean, line={"color": MEAN, "width": 2}, annotation_text=text, annotation_position="top")
+    mean = interval(float(differences_N.mean()), [Variance.of_mean(differences_N)])
+    text = f"mean {mean.value:+.4f}"
+    if np.isfinite(mean.low):
+        figure.add_vrect(x0=mean.low, x1=mean.high, fillcolor=MEAN, opacity=0.3, line_width=0)
+        text += f" ({mean.low:+.4f} … {mean.high:+.4f})"
+    figure.add_vline(x=mean.value, line={"color": MEAN, "width": 2}, annotation_text=text, annotation_position="top")
     figure.update_layout(showlegend=False, bargap=0.05)
     figure.update_xaxes(title=f"difference in {measure}", range=[-1.05 * reach, 1.05 * reach], zeroline=True)
     figure.update_yaxes(title="queries", rangemode="tozero")

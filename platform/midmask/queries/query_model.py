@@ -160,14 +160,7 @@ class GeneratorConfig(Config):
 
 def generator_setup(config: GeneratorConfig, inputs: Mapping[str, Artifact]) -> GeneratorSetup:
     """The setup of a worker that trains a generator. Inputs: tokens, corpus."""
-    rows = PairExamples(
-        tokens=inputs["tokens"].place,
-        corpus=inputs["corpus"].place,
-        split="train",
-        fingerprint=inputs["tokens"].fingerprint,
-        query_length=config.query_length,
-        passage_length=config.passage_length,
-    )
+    rows = PairExamples.of(inputs, query_length=config.query_length, passage_length=config.passage_length)
     return GeneratorSetup(
         objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
     )

@@ -6,6 +6,7 @@ data, imported without torch, so that a misspelt name is answered at once; `PROT
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from midmask.core.registry import Registry
@@ -29,19 +30,23 @@ def epochs(count: float, *, batch: int, rate: float, warmup: float = 0.0) -> Fie
     return steps(round(count * MSMARCO_QUERIES / batch), batch=batch, rate=rate, warmup=warmup)
 
 
-def stage(train: Fields, negatives: str = "", per_query: int = 0, first: int = 200, **fields: Any) -> Fields:
-    """A stage with the contrastive loss, unless another is given.
+def stage(
+    train: Fields,
+    negatives: str = "",
+    per_query: int = 0,
+    first: int = 200,
+    regularisers: Fields = MappingProxyType({}),
+    **fields: Any,
+) -> Fields:
+    """A stage with the contrastive loss and these regularisers, unless another loss is given.
 
     Args:
         negatives: sources, divided by spaces. first: ranks that they are drawn from, once, unless `mine` says how.
     """
     mine = {"mine": {"depth": first, "per_query": first}} if negatives else {}
-    common = {"loss": {"name": "contrastive"}, "negatives": negatives.split(), "per_query": per_query, "train": train}
+    loss = {"name": "contrastive", "regularisers": regularisers}
+    common = {"loss": loss, "negatives": negatives.split(), "per_query": per_query, "train": train}
     return {**common, **mine, **fields}
-
-
-def contrastive(**fields: Any) -> Fields:
-    return {"name": "contrastive", **fields}
 
 
 def distillation(**fields: Any) -> Fields:
@@ -92,7 +97,7 @@ def _sigir23(negatives: int, *, distil: bool, splade: bool) -> Fields:
         taught = {"teacher": {**TEACHER, "mine": FIRST_1000}, "missing_positive_score": "highest"}
         loss = distillation(candidates="local_negatives", **weights, **loss)
     else:
-        loss = contrastive(candidates="positives" if is_one else "local_negatives", **loss)
+        loss = {"name": "contrastive", "candidates": "positives" if is_one else "local_negatives", **loss}
     train = steps(150_000, batch=128, rate=2e-5, warmup=0.01) if is_one else MANY_NEGATIVES
     length = 256 if is_one else 128
     return {
@@ -137,12 +142,9 @@ def _dupmae(representation: Fields) -> Fields:
     return {"representation": representation, "stages": stages, "query_length": 32, "passage_length": 144}
 
 
-def _lexmae(passage: float) -> Fields:
-    """Queries weigh three quarters of passages."""
-    return flops(0.75 * passage, passage)
-
-
 FOUR_EPOCHS = epochs(4, batch=128, rate=2e-5)
+
+LEXMAE = epochs(3, batch=24, rate=2e-5, warmup=0.05)
 
 IN_BATCH = epochs(3, batch=128, rate=2e-5, warmup=0.1)
 
@@ -156,12 +158,12 @@ STAGES: dict[str, Fields] = {
     # The same of SPLADE's lexical vectors, with the regularisers of SPLADE++ (Formal et al. 2022).
     "in_batch_splade": {
         "representation": SPLADE,
-        "stages": [stage(IN_BATCH, loss=contrastive(regularisers=RAMPED))],
+        "stages": [stage(IN_BATCH, regularisers=RAMPED)],
     },
     # Of the dense vector and SPLADE's words together: their scores are added.
     "in_batch_hybrid": {
         "representation": {"lexical": "splade"},
-        "stages": [stage(IN_BATCH, loss=contrastive(regularisers=RAMPED))],
+        "stages": [stage(IN_BATCH, regularisers=RAMPED)],
     },
     # Of a 128-dimensional vector per token, scored by MaxSim (ColBERT, Khattab & Zaharia 2020). ColBERT learns from
     # triples of a query and two passages at rate 3e-6; its code also skips punctuation in passages, fills queries up
@@ -199,29 +201,20 @@ STAGES: dict[str, Fields] = {
     "dupmae_cls": _dupmae({}),  # "CLS:768" of its Table 3
     "dupmae_ot": _dupmae({"dense": None, "lexical": "logits", "passage_terms": 768}),  # "OT:768"
     # Shen et al. 2023: SPLADE without special tokens: 15 negatives of BM25's first 200 ranks, then of its own; then 23
-    # of its own first 1,000, with KL under a reranker and 0.2 of in-batch CE. Every stage starts from
-    # the pre-trained encoder. The published reranker runs inside the training step; here its scores are a file.
+    # of its own first 1,000, with KL under a reranker and 0.2 of in-batch CE. FLOPS weighs queries three quarters as
+    # much as passages. Every stage starts from the pre-trained encoder. The published reranker runs inside the training
+    # step; here its scores are a file.
     "lexmae": {
         "representation": {**SPLADE, "specials": False},
         "stages": [
-            stage(
-                epochs(3, batch=24, rate=2e-5, warmup=0.05),
-                "bm25",
-                15,
-                loss=contrastive(regularisers=_lexmae(0.002)),
-            ),
-            stage(
-                epochs(3, batch=24, rate=2e-5, warmup=0.05),
-                "mined",
-                15,
-                loss=contrastive(regularisers=_lexmae(0.008)),
-            ),
+            stage(LEXMAE, "bm25", 15, regularisers=flops(0.0015, 0.002)),
+            stage(LEXMAE, "mined", 15, regularisers=flops(0.006, 0.008)),
             stage(
                 epochs(3, batch=16, rate=2e-5, warmup=0.05),
                 "mined",
                 23,
                 1000,
-                loss=distillation(loss="kl", ce_weight=0.2, regularisers=_lexmae(0.008)),
+                loss=distillation(loss="kl", ce_weight=0.2, regularisers=flops(0.006, 0.008)),
                 teacher=TEACHER,
             ),
         ],
@@ -235,7 +228,7 @@ STAGES: dict[str, Fields] = {
     "cotmote": {
         "representation": {"lexical": "splade"},
         "stages": [
-            stage(epochs(3, batch=64, rate=2e-5, warmup=0.1), source, 15, loss=contrastive(regularisers=RAMPED))
+            stage(epochs(3, batch=64, rate=2e-5, warmup=0.1), source, 15, regularisers=RAMPED)
             for source in ("bm25", "mined")
         ],
         "query_length": 32,

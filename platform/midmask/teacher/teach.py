@@ -127,16 +127,8 @@ class TeacherConfig(Config):
 
 def teach_setup(config: TeachConfig, inputs: Mapping[str, Artifact]) -> TeachSetup:
     """The setup of a worker that trains a teacher. Inputs: tokens, corpus; negatives, else they are random passages."""
-    rows = PairExamples(
-        tokens=inputs["tokens"].place,
-        corpus=inputs["corpus"].place,
-        split="train",
-        fingerprint=inputs["tokens"].fingerprint,
-        negatives=inputs["negatives"].place / "negatives.parquet" if "negatives" in inputs else None,
-        per_query=config.per_query,
-        query_length=config.query_length,
-        passage_length=config.loss.max_length,
-    )
+    lengths = {"query_length": config.query_length, "passage_length": config.loss.max_length}
+    rows = PairExamples.of(inputs, per_query=config.per_query, **lengths)
     return TeachSetup(
         objective=config.loss, train=config.train, backbone=config.backbone, tokens=rows.tokens, rows=rows
     )

@@ -56,7 +56,7 @@ def batches_ahead(
             Batch(
                 step,
                 {
-                    name: _pad(_slice(text, start, size, rows), worker.seed, epoch, pad_id, pin)
+                    name: padded(_slice(text, start, size, rows), worker.seed, epoch, pad_id, pin)
                     for name, text in texts.items()
                 },
                 group,
@@ -94,7 +94,8 @@ def _teacher(texts: TextColumns, start: int, size: int, rows: int, pin: bool) ->
     return teacher_QG.pin_memory() if pin else teacher_QG
 
 
-def _pad(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool) -> TokenRows:
+def padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool = False) -> TokenRows:
+    """Rows as a batch, with the keys that their masks are drawn by; pin: in memory that a GPU copies from."""
     lengths_B = torch.from_numpy(text.lengths.astype(np.int64))
     seen_BL = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
     ids_BL = torch.full(seen_BL.shape, pad_id, dtype=torch.int64)

@@ -1,9 +1,9 @@
 """Rows of fine-tuning: a query with a passage that answers it, and passages that do not, with a teacher's scores."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from midmask.core.randomness import mix
 from midmask.errors import UserError
 from midmask.retrieve.blocks import cut_row, token_rows
 from midmask.retrieve.searched_queries import relevant_passages
+from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.store.tables import read_batches, read_table
 from midmask.training.examples import ExampleSource, TextColumns, TokenTable, join_texts
@@ -100,6 +101,16 @@ class PairExamples:
     # What a positive without a score is: an error, or it takes the highest score of its query's passages (SIGIR'23)
     missing_positive_score: Literal["refuse", "highest"] = "refuse"
     queries: Place | None = None  # a table with a column query_id, the only queries to train on; None: all
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Artifact], **settings: Any) -> Self:
+        """Rows on the train queries of a step's inputs: tokens, corpus and, where they are, negatives, scores and
+        queries.
+        """
+        files = ("negatives", "scores", "queries")
+        given: dict[str, Any] = {name: inputs[name].place / f"{name}.parquet" for name in files if name in inputs}
+        tokens = inputs["tokens"]
+        return cls(tokens.place, inputs["corpus"].place, "train", tokens.fingerprint, **given, **settings)
 
     def open(self) -> "PairSource":
         return PairSource(self)

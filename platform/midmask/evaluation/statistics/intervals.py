@@ -63,44 +63,6 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class StandardError:
-    """An estimate's standard error: 0 where nothing varies, infinite where it is not known; its degrees of freedom."""
-
-    value: float
-    freedom: float
-
-    def margin(self, alpha: float = ALPHA) -> float:
-        """Half the width of the confidence interval that covers 1 - alpha."""
-        return self._quantile(1 - alpha / 2) * self.value
-
-    def p(self, estimate: float) -> float:
-        """Two-sided p of "the true value is 0"."""
-        if not self.value:
-            return 1.0 if estimate == 0 else 0.0
-        return float(2 * special.stdtr(self.freedom, -abs(estimate) / self.value))
-
-    def detectable(self, alpha: float = ALPHA) -> float:
-        """The smallest true value that a two-sided t-test at this alpha finds with probability `POWER`.
-
-        (t(1 - alpha/2) + t(POWER)) · standard error (Cohen 1988, section 2.4).
-        """
-        return (self._quantile(1 - alpha / 2) + self._quantile(POWER)) * self.value
-
-    def _quantile(self, probability: float) -> float:
-        # What stats.t computes with, without its checks: an all-pairs table asks for thousands.
-        return float(special.stdtrit(self.freedom, probability))
-
-
-def standard_error(variances: Sequence[Variance]) -> StandardError:
-    """The standard error of an estimate whose variance is the sum of independently estimated variances."""
-    total = math.fsum(variance.value for variance in variances)
-    if total == 0 or math.isinf(total):
-        return StandardError(total, 1)
-    freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
-    return StandardError(math.sqrt(total), freedom)
-
-
-@dataclass(frozen=True)
 class IntervalEstimate:
     """A measured value with its confidence interval."""
 
@@ -114,11 +76,25 @@ class IntervalEstimate:
     floor: bool = True  # whether any system has several seeds; if not, the interval is over queries alone
 
 
-def interval(value: float, variances: Sequence[Variance], alpha: float = ALPHA) -> IntervalEstimate:
-    """The interval of an estimate whose variance is the sum of these."""
-    error = standard_error(variances)
-    margin = error.margin(alpha)
-    return IntervalEstimate(value, value - margin, value + margin, error.detectable(alpha), error.p(value))
+def interval(
+    value: float, variances: Sequence[Variance], alpha: float = ALPHA, level: float | None = None
+) -> IntervalEstimate:
+    """The interval of an estimate whose variance is the sum of independently estimated variances.
+
+    Args:
+        alpha: the interval covers 1 - alpha. level: of the test that a detectable value must pass; none: alpha.
+
+    The smallest detectable value is (t(1 - level/2) + t(`POWER`)) · standard error (Cohen 1988, section 2.4). The error
+    is 0 where nothing varies, and infinite where it is not known.
+    """
+    total, freedom = math.fsum(variance.value for variance in variances), 1.0
+    if total and math.isfinite(total):
+        freedom = 1 / math.fsum((variance.value / total) ** 2 / variance.freedom for variance in variances)
+    error = math.sqrt(total)
+    # What stats.t computes with, without its checks: an all-pairs table asks for thousands.
+    half, strict, power = map(float, special.stdtrit(freedom, [1 - alpha / 2, 1 - (level or alpha) / 2, POWER]))
+    p = float(2 * special.stdtr(freedom, -abs(value) / error)) if error else float(value == 0)
+    return IntervalEstimate(value, value - half * error, value + half * error, (strict + power) * error, p)
 
 
 @dataclass(frozen=True)
@@ -202,6 +178,19 @@ class Weighted:
     samples: Sequence[SeedSample]  # one per collection, with the same seeds on each
     is_drawn: bool = True  # False for a system without seeds (BM25)
 
+    @cached_property
+    def means_S(self) -> Doubles:
+        """The mean over all collections with each seed."""
+        return np.asarray(np.mean([sample.values_SQ.mean(1) for sample in self.samples], axis=0))
+
+    @cached_property
+    def between_seeds(self) -> float:
+        """The variance between the seeds' means over all queries there could be; 0 for a single seed."""
+        if len(self.means_S) < 2:
+            return 0.0
+        single = math.fsum(_residual(sample.values_SQ) for sample in self.samples) / len(self.samples) ** 2
+        return max(0.0, float(self.means_S.var(ddof=1)) - single)
+
 
 def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstimate:
     """A weighted sum of systems' means (a difference, a difference of differences, a mean of several), on the mean over
@@ -219,11 +208,10 @@ def contrast(systems: Sequence[Weighted], alpha: float = ALPHA) -> IntervalEstim
         UserError: if systems were measured on different queries.
     """
     over_queries = [_over_queries(systems, number) for number in range(len(systems[0].samples))]
-    seeds = [_over_seeds(system.samples) for system in systems]
-    value = math.fsum(system.weight * seed_stats.mean for system, seed_stats in zip(systems, seeds, strict=True))
-    drawn = [seed_stats.count for system, seed_stats in zip(systems, seeds, strict=True) if system.is_drawn]
+    value = math.fsum(system.weight * float(system.means_S.mean()) for system in systems)
+    drawn = [len(system.means_S) for system in systems if system.is_drawn]
     return replace(
-        interval(value, [*over_queries, *_seed_variances(systems, seeds)], alpha),
+        interval(value, [*over_queries, *_over_seeds(systems)], alpha),
         queries=sum(len(sample.queries) for sample in systems[0].samples),
         seeds=min(drawn, default=1),
         floor=not drawn or max(drawn) > 1,
@@ -240,25 +228,6 @@ def _over_queries(systems: Sequence[Weighted], number: int) -> Variance:
     return replace(variance, value=variance.value / collections**2)
 
 
-@dataclass(frozen=True)
-class _Seeds:
-    """A system's mean, how many seeds it has, and the variance between them: of their means over all queries there
-    could be. 0 for a single seed.
-    """
-
-    mean: float
-    count: int
-    variance: float
-
-
-def _over_seeds(samples: Sequence[SeedSample]) -> _Seeds:
-    means_S = np.mean([sample.values_SQ.mean(1) for sample in samples], axis=0)
-    if len(means_S) < 2:
-        return _Seeds(float(means_S.mean()), 1, 0.0)
-    single = math.fsum(_residual(sample.values_SQ) for sample in samples) / len(samples) ** 2
-    return _Seeds(float(means_S.mean()), len(means_S), max(0.0, float(means_S.var(ddof=1)) - single))
-
-
 def _residual(values_SQ: Doubles) -> float:
     """The variance of a seed's mean that comes from the effect of seeds on single queries."""
     seeds, queries = values_SQ.shape
@@ -268,16 +237,16 @@ def _residual(values_SQ: Doubles) -> float:
     return float((rest_SQ**2).sum() / ((seeds - 1) * (queries - 1) * queries))
 
 
-def _seed_variances(systems: Sequence[Weighted], seeds: Sequence[_Seeds]) -> list[Variance]:
+def _over_seeds(systems: Sequence[Weighted]) -> list[Variance]:
     """The variance that each system's seeds add; a system with one seed gets the pooled variance of the others."""
-    freedom = sum(own.count - 1 for own in seeds)
+    freedom = sum(len(system.means_S) - 1 for system in systems)
     if not freedom:
         return []
-    pooled = math.fsum(own.variance * (own.count - 1) for own in seeds) / freedom
+    pooled = math.fsum(system.between_seeds * (len(system.means_S) - 1) for system in systems) / freedom
     return [
-        Variance(own.weight**2 * found.variance / found.count, found.count - 1)
-        if found.count > 1
-        else Variance(own.weight**2 * pooled, freedom)
-        for own, found in zip(systems, seeds, strict=True)
-        if own.is_drawn
+        Variance(system.weight**2 * system.between_seeds / count, count - 1)
+        if (count := len(system.means_S)) > 1
+        else Variance(system.weight**2 * pooled, freedom)
+        for system in systems
+        if system.is_drawn
     ]

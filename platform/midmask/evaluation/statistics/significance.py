@@ -25,8 +25,8 @@ from midmask.evaluation.statistics.intervals import (
     Variance,
     check_same_queries,
     deviation,
+    interval,
     read_sample,
-    standard_error,
 )
 
 Correction = Literal["bonferroni", "holm"]
@@ -158,19 +158,19 @@ def _difference(own: SeedSample, base: SeedSample, level: float, seeds: SeedSpre
     difference_Q = own.means_Q - base.means_Q
     mean, spread = float(difference_Q.mean()), deviation(difference_Q)
     repeats = len(own.values_SQ), len(base.values_SQ)
-    error = standard_error([Variance.of_mean(difference_Q), *([] if seeds is None else seeds.variances(*repeats))])
-    margin = error.margin()
+    variances = [Variance.of_mean(difference_Q), *([] if seeds is None else seeds.variances(*repeats))]
+    found = interval(mean, variances, level=level)
     return {
         "queries": len(own.queries),
         "seeds": repeats[0],
         "mean": float(own.means_Q.mean()),
         "baseline_mean": float(base.means_Q.mean()),
         "difference": mean,
-        "low": mean - margin,
-        "high": mean + margin,
-        "p": error.p(mean),
+        "low": found.low,
+        "high": found.high,
+        "p": found.p,
         "effect": mean / spread if spread else 0.0,
-        "detectable": error.detectable(level),
+        "detectable": found.detectable,
     }
 
 
