@@ -137,7 +137,11 @@ def apply_changes(recipe: Recipe, changes: Mapping[str, Any], *, backbone_defaul
     made = override(recipe, changes)
     if not backbone_defaults or not any("backbone" in path for path in changes):
         return made
-    following = {path: value for path, value in _new_defaults(recipe, made) if not _is_set(path, changes)}
+    following = {
+        path: value
+        for path, value in _new_defaults(recipe, made)
+        if not any(path == changed or path.startswith(f"{changed}.") for changed in changes)
+    }
     return override(made, following) if following else made
 
 
@@ -157,11 +161,6 @@ def _backbone_of(recipe: Recipe, path: str) -> BackboneConfig:
     stages = recipe.stages[int(number[1]) :][:1] if number else ()
     teacher_backbone = stages[0].teacher.backbone if stages and stages[0].teacher else None
     return teacher_backbone or recipe.backbone
-
-
-def _is_set(path: str, changes: Mapping[str, Any]) -> bool:
-    """Whether the changes have this field, or a whole config that it is in."""
-    return any(path == changed or path.startswith(f"{changed}.") for changed in changes)
 
 
 LONGEST = 8192

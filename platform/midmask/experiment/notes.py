@@ -3,7 +3,7 @@
 Also what was found in the run files that ranked lists were read from. Apart from `report`, since that needs scipy.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from midmask.corpora.assemble import describe_missing
@@ -84,11 +84,10 @@ def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
             place = _place(done.result)
             said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
             lines.setdefault(said, []).append(label)
-    return [f"{_join_labels(labels)}, {said}" if labels else said for said, labels in lines.items()]
-
-
-def _join_labels(labels: Sequence[str]) -> str:
-    return "; ".join(labels) if len(labels) <= NAMED else f"{len(labels)} evaluations"
+    places = {
+        said: labels if len(labels) <= NAMED else [f"{len(labels)} evaluations"] for said, labels in lines.items()
+    }
+    return [f"{'; '.join(labels)}, {said}" if labels else said for said, labels in places.items()]
 
 
 def _place(result: Mapping[str, Any]) -> str:

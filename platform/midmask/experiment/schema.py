@@ -156,8 +156,8 @@ class Recipe(Config):
         form = self.objective.row_form() if self.objective else RowForm()
         unread = {"spans", "pseudo_queries"} - {form.rows}
         for field, length in flatten(self).items():
-            is_read = _is_read_length(field) and field.partition(".")[0] not in unread
-            if is_read and length:
+            is_read = field.endswith("_length") and field.partition(".")[0] not in unread
+            if is_read and ".teacher" not in field and length:  # a teacher has a backbone of its own
                 _refuse_longer(field, length, shape)
         divided_later = self.pretrained_backbone != self.backbone
         if self.objective is not None and divided_later and self.backbone.saved_split is not None:
@@ -192,11 +192,6 @@ class Recipe(Config):
             raise UserError(
                 f"evaluation.width = {width}: it is of an exact search; leave it out, or set evaluation.index=Flat"
             )
-
-
-def _is_read_length(path: str) -> bool:
-    """Whether a field says how many tokens of a text the backbone reads; a teacher has a backbone of its own."""
-    return path.endswith("_length") and ".teacher" not in path
 
 
 def _refuse_longer(field: str, length: int, shape: BackboneShape) -> None:

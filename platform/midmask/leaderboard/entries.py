@@ -106,7 +106,7 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
     by_run: dict[str, tuple[_System, str]] = {}
     for row in found:
         if (run_id := row.run.run_id) not in by_run:  # a run may have a row for many splits
-            by_run[run_id] = _System(_labels(row), row.trial, _settings(row)), _seeds(row)
+            by_run[run_id] = _System((row.recipe, *map(row.tag, LABELS[1:])), row.trial, _settings(row)), _seeds(row)
         system, seeds = by_run[run_id]
         grouped.setdefault(system, {}).setdefault(row.place, {}).setdefault(seeds, row)
     notes = _notes(grouped)
@@ -115,10 +115,6 @@ def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
         rows = {place: tuple(row for _, row in sorted(by_seed.items())) for place, by_seed in places.items()}
         made.append(Entry(dict(zip(LABELS, system.labels, strict=True)), notes[system], system.trial, rows))
     return made
-
-
-def _labels(row: LeaderboardRow) -> tuple[str, ...]:
-    return (row.recipe, *map(row.tag, LABELS[1:]))
 
 
 def _settings(row: LeaderboardRow) -> frozenset[tuple[str, str]]:

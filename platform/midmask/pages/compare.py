@@ -25,7 +25,7 @@ from midmask.leaderboard.comparison import (
     compare_tables,
 )
 from midmask.leaderboard.entries import Entry
-from midmask.leaderboard.queries import Query, RetrievedPassage, look_up
+from midmask.leaderboard.queries import Query, look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names
 from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import TEMPLATES, choice, choices, draw, first, link, nothing_evaluated, show_table, tinted
@@ -214,17 +214,15 @@ def show_queries(rows: ComparedRuns, values: Mapping[str, tuple[float, float]], 
             {
                 **{"query": query, "measure": measure, "missing": MISSING},
                 "values": dict(zip(rows, values[query.query_id], strict=True)),
-                "start": lambda passage: shorten(_whole(passage), LONGEST_START, placeholder="…"),
+                "start": lambda passage: shorten(
+                    ": ".join(filter(None, (passage.title, passage.text))), LONGEST_START, placeholder="…"
+                ),
                 "longest": LONGEST,
             }
         )
         for query in found
     ]
     st.html("".join(cards))
-
-
-def _whole(passage: RetrievedPassage) -> str:
-    return f"{passage.title}: {passage.text}" if passage.title else str(passage.text)
 
 
 @st.cache_data(max_entries=64, show_spinner="Reading the texts")

@@ -109,7 +109,10 @@ def _queries_worker(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
 def _maker(config: PseudoQueriesConfig, docs: Place, out: Place) -> Maker:
     match config.kind:
         case "sentences":
-            return lambda name, first, rows: [_sentences(text) for text in rows["text"].to_pylist()]
+            return lambda name, first, rows: [
+                [stripped for sentence in sentences(text) if (stripped := sentence.strip())]
+                for text in rows["text"].to_pylist()
+            ]
         case "titles":
             return lambda name, first, rows: [[title] if title else [] for title in rows["title"].to_pylist()]
         case "model":
@@ -120,10 +123,6 @@ def _maker(config: PseudoQueriesConfig, docs: Place, out: Place) -> Maker:
     rows_before = np.cumsum([0, *(read_metadata(docs / name).num_rows for name in docs.names())]).tolist()
     start = dict(zip(docs.names(), rows_before, strict=False))
     return lambda name, first, rows: read_given(out, start[name] + first, len(rows))
-
-
-def _sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in sentences(text) if sentence.strip()]
 
 
 def _tokenise(doc_ids: pa.Array, queries: list[list[str]], encode: Callable[[list[str]], Any]) -> pa.Table:

@@ -207,7 +207,11 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
 
     The folder stays when the block ends with an error, so that the next attempt goes on from it.
     """
-    _refuse_leftovers(place)
+    if place.is_path and (names := place.names()) and RECORD not in names:
+        raise UserError(
+            f"{place} holds files but no {RECORD}: an older midmask was interrupted there. Delete it and run the same "
+            "command again."
+        )
     folder, watch, waits = folder_of_attempts(place), LeaseWatch(timing), False
     while not (place / RECORD).exists():
         if _list_living(folder, watch):
@@ -237,14 +241,6 @@ def _clear(place: Place, watch: LeaseWatch, own: str) -> None:
         if name not in (*living, own) and not (folder / name / RECORD).exists():
             (folder / name).delete()
             (folder / f"{name}{LEASE}").delete()
-
-
-def _refuse_leftovers(place: Place) -> None:
-    if place.is_path and (names := place.names()) and RECORD not in names:
-        raise UserError(
-            f"{place} holds files but no {RECORD}: an older midmask was interrupted there. Delete it and run the same "
-            "command again."
-        )
 
 
 def _attempts(folder: Place) -> list[str]:

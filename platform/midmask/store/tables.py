@@ -86,13 +86,9 @@ def arrow_batches(stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return batches.schema, iter(batches)
 
 
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def is_id(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold ids: texts or whole numbers."""
-    return is_text(kind) or bool(pa.types.is_integer(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
 
 
 def columns_told(schema: pa.Schema) -> str:
