@@ -106,7 +106,7 @@ def test_another_contest_begins_afresh(tmp_path):
 
 def test_a_kill_hides_no_more_time_than_a_tick(tmp_path):
     journal, spent = ContestJournal(tmp_path, "one"), set()
-    with journal.keep_time(Clock(1e6, spent=50.0), every=0.01):
+    with journal.keep_time(Clock(1e6, spent=50.0), period=0.01):
         while len(spent) < 5:
             spent.add(ContestJournal(tmp_path, "one").spent)
     assert {value for value in spent if value} and all(value >= 50.0 for value in spent if value)

@@ -59,40 +59,40 @@ class Gains:
             return self.baseline
         return self.joined
 
-    def measured(self, own: Result) -> IntervalEstimate:
+    def measured(self, result: Result) -> IntervalEstimate:
         """The gain of a system over the baseline on the made queries of its split."""
-        if own.key == self.baseline["test"].key:
+        if result.key == self.baseline["test"].key:
             return IntervalEstimate(0.0, 0.0, 0.0, 0.0, 1.0)
-        gain = mean_gain(own, self.baseline[own.split])
+        gain = mean_gain(result, self.baseline[result.split])
         return interval(gain.value, [gain.variance], 1 - COVERAGE)
 
-    def expected(self, own: Result) -> IntervalEstimate:
+    def expected(self, result: Result) -> IntervalEstimate:
         """The gain of a system over the baseline on queries that people ask: the sum along its path."""
         parts = []
-        for result, over in self._path(own):
-            kind = _kind(result, over)
-            parts.append(Prediction(kind, self.offsets[kind], *mean_gain(result, over)))
+        for pair in self._path(result):
+            kind = _kind(*pair)
+            parts.append(Prediction(kind, self.offsets[kind], *mean_gain(*pair)))
         return sum_interval(parts)
 
-    def is_behind(self, one: Result, best: Result) -> bool:
+    def is_behind(self, result: Result, best: Result) -> bool:
         """Whether the interval of a system's difference from the best one lies below 0. An offset that is the same for
         all systems of a kind cancels in this difference.
         """
-        apart = self.expected(one).value - self.expected(best).value
-        kinds, others = ({_kind(*pair) for pair in self._path(each)} for each in (one, best))
+        apart = self.expected(result).value - self.expected(best).value
+        kinds, others = ({_kind(*pair) for pair in self._path(each)} for each in (result, best))
         counted = (kinds ^ others) | {kind for kind in kinds & others if not kind.is_shared}
         variances = [self.offsets[kind].variance for kind in sorted(counted)]
-        return interval(apart, [mean_gain(one, best).variance, *variances], 1 - COVERAGE).high < 0
+        return interval(apart, [mean_gain(result, best).variance, *variances], 1 - COVERAGE).high < 0
 
-    def _path(self, own: Result) -> list[tuple[Result, Result]]:
+    def _path(self, result: Result) -> list[tuple[Result, Result]]:
         """Pairs whose gains add up to the gain over the baseline: a system and its reference, and so on up to it."""
-        reference = self.reference_of(System.of(own.key))
-        pairs = [] if own.key == self.baseline["test"].key else [(own, reference[own.split])]
+        reference = self.reference_of(System.of(result.key))
+        pairs = [] if result.key == self.baseline["test"].key else [(result, reference[result.split])]
         return pairs if reference is self.baseline else [*pairs, *self._path(reference["test"])]
 
 
-def _kind(own: Result, over: Result) -> Kind:
-    return kind_of(System.of(own.key), over_joined=System.of(over.key).joined)
+def _kind(result: Result, over: Result) -> Kind:
+    return kind_of(System.of(result.key), over_joined=System.of(over.key).joined)
 
 
 class MeanGain(NamedTuple):
@@ -102,9 +102,9 @@ class MeanGain(NamedTuple):
     variance: Variance
 
 
-def mean_gain(own: Result, other: Result) -> MeanGain:
+def mean_gain(result: Result, other: Result) -> MeanGain:
     """The gain of a result over another one, on the queries that both have."""
-    values, others = by_query(own.per_query, MEASURE), by_query(other.per_query, MEASURE)
+    values, others = by_query(result.per_query, MEASURE), by_query(other.per_query, MEASURE)
     differences = np.array([values[query] - others[query] for query in values if query in others], dtype=np.float64)
     return MeanGain(float(differences.mean()), Variance.of_mean(differences))
 
@@ -116,15 +116,15 @@ def estimates(systems: Sequence[MeasuredSystem], gains: Gains) -> tuple[SystemEs
     return tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1))
 
 
-def _estimate(one: MeasuredSystem, gains: Gains) -> SystemEstimate:
-    system, representation = one.system.name
-    gain, made = gains.expected(one.result), gains.measured(one.result)
-    level = level_interval(gains.baseline[one.result.split].measures[MEASURE], gains.offsets[LEVEL])
+def _estimate(measured: MeasuredSystem, gains: Gains) -> SystemEstimate:
+    system, representation = measured.system.name
+    gain, made = gains.expected(measured.result), gains.measured(measured.result)
+    level = level_interval(gains.baseline[measured.result.split].measures[MEASURE], gains.offsets[LEVEL])
     estimate = level.value + gain.value
     return SystemEstimate(
         system=system,
         representation=representation,
-        joined=one.system.joined,
+        joined=measured.system.joined,
         rank=0,
         estimate=_share(estimate),
         low=_share(estimate - float(np.hypot(level.value - level.low, gain.value - gain.low))),
@@ -132,14 +132,14 @@ def _estimate(one: MeasuredSystem, gains: Gains) -> SystemEstimate:
         gain=gain.value,
         gain_low=gain.low,
         gain_high=gain.high,
-        seconds=one.seconds,
-        bytes_per_passage=one.bytes_per_passage,
-        model=one.model,
-        finalist=one.finalist,
+        seconds=measured.seconds,
+        bytes_per_passage=measured.bytes_per_passage,
+        model=measured.model,
+        finalist=measured.finalist,
         made_gain=made.value,
         made_low=made.low,
         made_high=made.high,
-        training=one.system.training,
+        training=measured.system.training,
     )
 
 

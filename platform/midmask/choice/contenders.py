@@ -226,15 +226,15 @@ def budget_seconds(text: str) -> float:
     return seconds
 
 
-def queries_config(given: Mapping[str, object], changes: Mapping[str, Any], seed: int) -> QueriesConfig:
+def queries_config(fields: Mapping[str, object], changes: Mapping[str, Any], seed: int) -> QueriesConfig:
     """The config of made queries: some of its fields, then the changes whose paths begin with `queries.`.
 
     Raises:
         UserError: for a field or a source that there is not.
     """
-    own = {path.removeprefix("queries."): value for path, value in changes.items() if path.startswith("queries.")}
+    overrides = {path.removeprefix("queries."): value for path, value in changes.items() if path.startswith("queries.")}
     try:
-        return override(QueriesConfig.model_validate({**given, "seed": seed}), own)
+        return override(QueriesConfig.model_validate({**fields, "seed": seed}), overrides)
     except ValidationError as error:
         raise as_user_error(error, "queries") from None
 
@@ -275,8 +275,8 @@ class Request:
     def own_changes(self) -> dict[str, Any]:
         """The changes that apply to all systems of the contest."""
         others = ("corpus.", "queries.")
-        given = {path: value for path, value in self.changes.items() if not path.startswith(others)}
-        return {"backbone.name": self.backbone, **given}
+        shared = {path: value for path, value in self.changes.items() if not path.startswith(others)}
+        return {"backbone.name": self.backbone, **shared}
 
     @cached_property
     def documents(self) -> Recipe:

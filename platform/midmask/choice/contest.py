@@ -237,8 +237,8 @@ class Contest:
         failures = self._workshop.measure(cells, until)
         self._failures |= {System.of(cell.key): failures[cell.name] for cell in cells if cell.name in failures}
         self._journal.write(self._clock.spent)
-        found = collect(cells, self._workshop.storage)
-        return {System.of(result.key): result for result in found if result.split == split}
+        results = collect(cells, self._workshop.storage)
+        return {System.of(result.key): result for result in results if result.split == split}
 
     def test(self) -> dict[System, Result]:
         """Searches for the test queries with the finalists; without a time limit, since nothing is trained."""
@@ -315,7 +315,7 @@ class Contest:
         untried = [entry for entry in self._first if entry not in self.dev and entry not in self._failures]
         candidates = (*repeated, *untried, *(entry for entry in waiting if entry not in repeated))
         price = self._price_of(candidates)
-        count = count_that_fits(lambda wanted: price(wanted, last.size), len(repeated), len(candidates), left)
+        count = count_that_fits(lambda total: price(total, last.size), len(repeated), len(candidates), left)
         return candidates, RoundPlan(count, last.size, left) if count > len(repeated) else None
 
     def _price_of(self, waiting: Sequence[System]) -> RoundPrice:

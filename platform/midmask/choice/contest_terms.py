@@ -215,6 +215,6 @@ class ContestJournal(ContestState):
             self.spent = self.spent if spent is None else spent
             self._place.write_json(asdict(self))
 
-    def keep_time(self, clock: Clock, every: float = TICK_S) -> AbstractContextManager[None]:
-        """Writes the spent time every `every` seconds while the block runs, so that a kill loses no more than that."""
-        return ticking(lambda: self.write(clock.spent), every, "contest-clock")
+    def keep_time(self, clock: Clock, period: float = TICK_S) -> AbstractContextManager[None]:
+        """Writes the spent time every `period` seconds while the block runs, so that a kill loses no more than that."""
+        return ticking(lambda: self.write(clock.spent), period, "contest-clock")

@@ -150,7 +150,7 @@ def _track(verdict: Verdict, folder: Path, tracked: TrackedJob) -> None:
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".md", ".html")):
         run.log_file(path, "verdict")
     run.describe(verdict_markdown(verdict))
-    values = {result_key("choose", f"gain.{one.label}"): one.gain for one in verdict.systems}
+    values = {result_key("choose", f"gain.{system.label}"): system.gain for system in verdict.systems}
     run.log({"choose/spent_seconds": verdict.spent_seconds, **values}, step=0)
     run.finish("finished")
 
@@ -162,9 +162,9 @@ def describe(request: Request, step: Step, storage: Place) -> str:
     lines = ["choice:", f"  corpus.name = {request.documents.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
     lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
-    lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {one}" for one in contenders)]
+    lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {contender}" for contender in contenders)]
     lines += ["", "steps before it:"]
-    lines += [f"  {'cached' if one.is_finished(storage) else 'to do '}  {one.name}" for one in step.upstream()]
+    lines += [f"  {'cached' if needed.is_finished(storage) else 'to do '}  {needed.name}" for needed in step.upstream()]
     if journal.rounds:
         spent = f"{clock(journal.spent)} are spent, {len(journal.rounds)} rounds decided"
         lines += ["", f"an earlier run of this command goes on: {spent}"]

@@ -74,7 +74,7 @@ class JudgementStore:
         try:
             with self._locked():
                 known, key = self.read(), (query_id(query), doc_id)
-                grades = {pair: given for pair, given in {**known.grades, key: grade}.items() if given is not None}
+                grades = {pair: value for pair, value in {**known.grades, key: grade}.items() if value is not None}
                 judged = {name for name, _ in grades}
                 texts = {**known.queries, key[0]: known.queries.get(key[0], " ".join(query.split()))}
                 judgements = Judgements({name: text for name, text in texts.items() if name in judged}, grades)

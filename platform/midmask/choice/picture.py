@@ -39,8 +39,8 @@ TICKS = (
 def front(verdict: Verdict) -> list[SystemEstimate]:
     """The finalists that no other beats in gain without computing for longer, the fastest first."""
     systems = verdict.finalists
-    kept = on_front([(one.made_gain, one.seconds) for one in systems], ["max", "min"])
-    return sorted((one for one, is_on in zip(systems, kept, strict=True) if is_on), key=lambda one: one.seconds)
+    kept = on_front([(row.made_gain, row.seconds) for row in systems], ["max", "min"])
+    return sorted((row for row, is_on in zip(systems, kept, strict=True) if is_on), key=lambda row: row.seconds)
 
 
 def picture(verdict: Verdict, systems: Sequence[SystemEstimate], width: int, height: int) -> str:
@@ -59,35 +59,35 @@ def picture(verdict: Verdict, systems: Sequence[SystemEstimate], width: int, hei
 
 
 def _draw(axes: Axes, verdict: Verdict, systems: Sequence[SystemEstimate], most_ticks: int) -> None:
-    longest = max(1.0, *(one.seconds for one in systems))
-    trained = [max(one.seconds, 1.0) for one in systems if SPAN * max(one.seconds, 1.0) >= longest]
+    longest = max(1.0, *(row.seconds for row in systems))
+    trained = [max(row.seconds, 1.0) for row in systems if SPAN * max(row.seconds, 1.0) >= longest]
     axes.set_xscale("symlog", linthresh=min(trained) / 1.3, linscale=0.15)
     axes.set_xlim(-min(trained) / 3, 1.3 * longest)
-    ends = [end for one in systems for end in (one.made_gain, one.made_low, one.made_high) if math.isfinite(end)]
+    ends = [end for row in systems for end in (row.made_gain, row.made_low, row.made_high) if math.isfinite(end)]
     low, high = min(0.0, *ends), max(0.0, *ends)
     margin = 0.08 * (high - low) or 0.01
     axes.set_ylim(low - margin, high + margin)
     axes.axhline(0, color=INKS["quiet"], linewidth=1)
     if len(steps := front(verdict)) > 1:
-        times, gains = [one.seconds for one in steps], [one.made_gain for one in steps]
+        times, gains = [step.seconds for step in steps], [step.made_gain for step in steps]
         axes.step([*times, 1.3 * longest], [*gains, gains[-1]], where="post", color=INKS["front"], linewidth=2)
-    for one in reversed(systems):
-        _point(axes, verdict, one, low - margin, high + margin)
+    for row in reversed(systems):
+        _point(axes, verdict, row, low - margin, high + margin)
     named = [time for time in TICKS if min(trained) <= time <= 1.3 * longest]
-    shorter = [one.seconds for one in systems if SPAN * max(one.seconds, 1.0) < longest]
+    shorter = [row.seconds for row in systems if SPAN * max(row.seconds, 1.0) < longest]
     _label_axes(axes, [*shorter[:1], *named[:: math.ceil(len(named) / most_ticks) or 1]])
 
 
-def _point(axes: Axes, verdict: Verdict, one: SystemEstimate, low: float, high: float) -> None:
+def _point(axes: Axes, verdict: Verdict, system: SystemEstimate, low: float, high: float) -> None:
     """The interval, the mark and, in it, the rank. An interval ends where the picture does."""
-    is_taken, is_baseline = one == verdict.recommended, one.label == verdict.baseline
+    is_taken, is_baseline = system == verdict.recommended, system.label == verdict.baseline
     ink = INKS["accent" if is_taken else "base" if is_baseline else "other"]
-    ends = max(one.made_low, low), min(one.made_high, high)
-    axes.vlines(one.seconds, *ends, ink, "solid" if one.finalist else "dotted", linewidth=1.6)
+    ends = max(system.made_low, low), min(system.made_high, high)
+    axes.vlines(system.seconds, *ends, ink, "solid" if system.finalist else "dotted", linewidth=1.6)
     face, mark = ink if is_taken else INKS["paper"], "s" if is_baseline else "o"
-    axes.plot(one.seconds, one.made_gain, mark, ms=18, mfc=face, mec=ink, mew=2 if one.finalist else 0.8)
+    axes.plot(system.seconds, system.made_gain, mark, ms=18, mfc=face, mec=ink, mew=2 if system.finalist else 0.8)
     style = {"color": INKS["paper" if is_taken else "ink"], "weight": "bold" if is_taken else "normal"}
-    axes.text(one.seconds, one.made_gain, f"{one.rank}", ha="center", va="center_baseline", fontdict=style)
+    axes.text(system.seconds, system.made_gain, f"{system.rank}", ha="center", va="center_baseline", fontdict=style)
 
 
 def _label_axes(axes: Axes, times: Sequence[float]) -> None:

@@ -56,7 +56,7 @@ def headline(verdict: Verdict) -> str:
     """The answer in a sentence or two: whether a middle training was compared, which system to take, what it gains on
     the made test queries and what it costs.
     """
-    is_compared = any(one.training == "middle training" for one in verdict.systems)
+    is_compared = any(system.training == "middle training" for system in verdict.systems)
     is_lacking = verdict.not_tried and not is_compared
     return ("No middle training was compared: “Not tried” says why. " if is_lacking else "") + _advice(verdict)
 
@@ -75,17 +75,17 @@ def _advice(verdict: Verdict) -> str:
     return f"Not distinguishable: take {cheapest}{named(taken.label)}, {cost(taken)}{measured}."
 
 
-def made_gain(verdict: Verdict, one: SystemEstimate) -> str:
+def made_gain(verdict: Verdict, system: SystemEstimate) -> str:
     """The gain of a finalist as it was measured on these documents, with its interval."""
     return (
-        f"{signed(one.made_gain)} {verdict.measure} over {named(verdict.baseline)} on {verdict.queries.test:,} made "
-        f"test queries of these documents ({interval_words(verdict, one.made_low, one.made_high)})"
+        f"{signed(system.made_gain)} {verdict.measure} over {named(verdict.baseline)} on {verdict.queries.test:,} made "
+        f"test queries of these documents ({interval_words(verdict, system.made_low, system.made_high)})"
     )
 
 
-def cost(one: SystemEstimate) -> str:
+def cost(system: SystemEstimate) -> str:
     """The training time of a system, in words."""
-    return "without any training" if one.training == "none" else f"for {duration(one.seconds)} of computing"
+    return "without any training" if system.training == "none" else f"for {duration(system.seconds)} of computing"
 
 
 def certainty(verdict: Verdict) -> str:
@@ -111,16 +111,16 @@ def interval_words(verdict: Verdict, low: float, high: float) -> str:
     return f"{interval_level(verdict)} {signed(low)} to {signed(high)}"
 
 
-def belief(found: Calibration) -> list[str]:
+def belief(known: Calibration) -> list[str]:
     """How far to believe the verdict: what the calibration shows, in sentences."""
-    tau = found.kendall_tau
+    tau = known.kendall_tau
     return [
-        f"On {len(found.collections)} collections with judgements ({', '.join(found.collections)}), verdicts were made "
+        f"On {len(known.collections)} collections with judgements ({', '.join(known.collections)}), verdicts were made "
         "without looking at these.",
         f"The rankings agreed with a Kendall's tau of {score(tau)}: without ties, {(1 + tau) / 2:.0%} of all "
         "pairs of systems stand in the same order.",
-        f"Stated {found.level:.0%} intervals covered {found.coverage:.0%} of the judged gains.",
-        f"Source: {found.source}",
+        f"Stated {known.level:.0%} intervals covered {known.coverage:.0%} of the judged gains.",
+        f"Source: {known.source}",
     ]
 
 
@@ -160,7 +160,7 @@ def md(value: str) -> str:
 
 def code(content: str, language: str) -> str:
     """A fenced block; its fence is longer than any run of backticks in it."""
-    runs = [len(found) for found in re.findall("`+", content)]
+    runs = [len(run) for run in re.findall("`+", content)]
     fence = "`" * max([3, *(run + 1 for run in runs)])
     return f"{fence}{language}\n{readable(content)}\n{fence}"
 
@@ -170,25 +170,25 @@ def systems_table(verdict: Verdict, systems: Sequence[SystemEstimate]) -> str:
     heads = ["rank", "system", "representation", *GAINS, "computing", "per passage"]
     rows = [
         [
-            str(one.rank),
-            f"**{md(one.system)}**" if one == verdict.recommended else md(one.system),
-            md(one.representation),
-            *gain_cells(verdict, one),
-            duration(one.seconds),
-            size(one.bytes_per_passage),
+            str(system.rank),
+            f"**{md(system.system)}**" if system == verdict.recommended else md(system.system),
+            md(system.representation),
+            *gain_cells(verdict, system),
+            duration(system.seconds),
+            size(system.bytes_per_passage),
         ]
-        for one in systems
+        for system in systems
     ]
     return markdown([md(head) for head in heads], rows)
 
 
-def gain_cells(verdict: Verdict, one: SystemEstimate) -> tuple[str, str]:
+def gain_cells(verdict: Verdict, system: SystemEstimate) -> tuple[str, str]:
     """The gains of `GAINS` with their intervals; `baseline` for the system that gains are over."""
-    if one.label == verdict.baseline:
+    if system.label == verdict.baseline:
         return "baseline", "baseline"
     return (
-        f"{signed(one.made_gain)} [{signed(one.made_low)}, {signed(one.made_high)}]",
-        f"{signed(one.gain)} [{signed(one.gain_low)}, {signed(one.gain_high)}]",
+        f"{signed(system.made_gain)} [{signed(system.made_low)}, {signed(system.made_high)}]",
+        f"{signed(system.gain)} [{signed(system.gain_low)}, {signed(system.gain_high)}]",
     )
 
 
@@ -215,7 +215,7 @@ def _printable(value: object) -> object:
 
 
 def _templates() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("midmask.choice"),
         autoescape=lambda name: name is not None and ".html" in name,
         finalize=_printable,
@@ -225,12 +225,12 @@ def _templates() -> Environment:
     )
     sentences = (headline, certainty, table_note, belief, query_sentence)
     functions = (*sentences, about_model, interval_level, systems_table)
-    found.globals |= {function.__name__: function for function in functions}
-    found.globals["heads"] = HEADS
+    environment.globals |= {function.__name__: function for function in functions}
+    environment.globals["heads"] = HEADS
     filters = (md, signed, duration, size)
-    found.filters |= {function.__name__: function for function in filters}
-    found.filters |= {"fenced": code, "thousands": "{:,}".format, "quote": shlex.quote}
-    return found
+    environment.filters |= {function.__name__: function for function in filters}
+    environment.filters |= {"fenced": code, "thousands": "{:,}".format, "quote": shlex.quote}
+    return environment
 
 
 TEMPLATES = _templates()
@@ -264,5 +264,5 @@ def model_card(verdict: Verdict, folder_card: str = "") -> str:
         folder_card: README.md that the training wrote into that folder.
     """
     shown = (verdict.delivered, verdict.recommended)
-    finalists = [one for one in verdict.finalists if one in shown or one.label == verdict.baseline]
+    finalists = [system for system in verdict.finalists if system in shown or system.label == verdict.baseline]
     return _markdown("card.md.jinja", verdict, folder_card=folder_card.strip(), shown=finalists)

@@ -121,15 +121,15 @@ def _record(
     over = choice.gains.reference_of(system)[made.split]
     reference = System.of(over.key)
     (seed,) = choice.benchmark.seeds
-    own, people = mean_gain(made, over), mean_gain(judged[system], judged[reference])
+    made_gain, judged_gain = mean_gain(made, over), mean_gain(judged[system], judged[reference])
     return GainRecord(
         collection=choice.verdict.corpus,
         source=source,
         system=system,
-        made=own.value,
-        made_error=math.sqrt(own.variance.value),
-        judged=people.value,
-        judged_error=math.sqrt(people.variance.value),
+        made=made_gain.value,
+        made_error=math.sqrt(made_gain.variance.value),
+        judged=judged_gain.value,
+        judged_error=math.sqrt(judged_gain.variance.value),
         over=None if over.key == choice.gains.baseline["test"].key else reference,
         seed=seed,
     )

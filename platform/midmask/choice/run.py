@@ -71,7 +71,7 @@ def queries_step(request: Request, survey: Survey) -> Step:
 def make(request: Request, workshop: Workshop, survey: Survey) -> Made:
     """Makes the documents' passages and queries for them; judgements of the collection are not read."""
     step = queries_step(request, survey)
-    prepared, artifact = (workshop.make(one, request.as_read) for one in (step.inputs["corpus"], step))
+    prepared, artifact = (workshop.make(needed, request.as_read) for needed in (step.inputs["corpus"], step))
     return Made(prepared, artifact, request.short_name)
 
 
@@ -165,7 +165,7 @@ def _gains(measured: Sequence[MeasuredSystem], dev: Mapping[System, Result]) -> 
     """Gains over the encoder as it is; over BM25 for an encoder with fresh weights, which is useless before its
     fine-tuning.
     """
-    finalists = {one.system: one.result for one in measured if one.finalist}
+    finalists = {entry.system: entry.result for entry in measured if entry.finalist}
     alone, joined = UNTRAINED.searched
     base = alone if alone in finalists else LEXICAL
     references = [base, *([joined] if base == alone and joined in finalists else [])]

@@ -49,17 +49,17 @@ def fused_ranker(encoder: Ranker, bm25: Ranker) -> Ranker:
     """An encoder's list and BM25's as one, joined as in the contest."""
 
     def rank(query: str, k: int) -> list[Hit]:
-        found = [ranker(query, max(k, JOINED_DEPTH)) for ranker in (encoder, bm25)]
-        hits = {hit.doc_id: hit for own in found for hit in own}
-        joined = fuse(_as_table(found[0]), _as_table(found[1]), BM25_SHARE, k, FUSION)
+        rankings = [ranker(query, max(k, JOINED_DEPTH)) for ranker in (encoder, bm25)]
+        hits = {hit.doc_id: hit for ranking in rankings for hit in ranking}
+        joined = fuse(_as_table(rankings[0]), _as_table(rankings[1]), BM25_SHARE, k, FUSION)
         return [hits[row["doc_id"]]._replace(score=row["score"]) for row in joined.to_pylist()]
 
     return rank
 
 
-def _as_table(found: list[Hit]) -> pa.Table:
-    doc_ids, scores = [hit.doc_id for hit in found], [hit.score for hit in found]
-    return ranked.order(pa.table({"query_id": ["query"] * len(found), "doc_id": doc_ids, "score": scores}))
+def _as_table(hits: list[Hit]) -> pa.Table:
+    doc_ids, scores = [hit.doc_id for hit in hits], [hit.score for hit in hits]
+    return ranked.order(pa.table({"query_id": ["query"] * len(hits), "doc_id": doc_ids, "score": scores}))
 
 
 class SearchStore:
@@ -98,8 +98,8 @@ class SearchStore:
         stored = StoredPassages(self._runner.compute(corpus).place)
 
         def rank(query: str, k: int) -> list[Hit]:
-            found = index.search(["query"], [query], k)
-            scores = dict(zip(found["doc_id"].to_pylist(), found["score"].to_pylist(), strict=True))
+            ranking = index.search(["query"], [query], k)
+            scores = dict(zip(ranking["doc_id"].to_pylist(), ranking["score"].to_pylist(), strict=True))
             return [Hit(doc_id, scores[doc_id], *texts) for doc_id, *texts in stored.find(list(scores)).values()]
 
         return rank
@@ -140,7 +140,7 @@ class SideBySide:
             )
         corpus = CorpusConfig(name=f"beir:{self.collection}", splits="official")
         self._store = SearchStore(corpus, Runner(Place(str(self.folder / "search")), LOCAL, observer))
-        self._estimates = {one.label: one for one in sorted(self.verdict.systems, key=lambda one: one.rank)}
+        self._estimates = {row.label: row for row in sorted(self.verdict.systems, key=lambda row: row.rank)}
         self.systems = tuple(self._estimates)  # labels, the verdict's best first
         self._open: dict[str, Ranker] = {}
         self._opening, self._searching = threading.Lock(), threading.Lock()

@@ -64,8 +64,8 @@ def model_folder(evaluation: Step, storage: Place) -> str:
 
 def seconds_of(evaluation: Step, storage: Place) -> float:
     """Seconds of all steps that only this system needs: trainings, mining, encoding, search."""
-    steps = {one.fingerprint: one for one in evaluation.upstream() if one.name not in SHARED}
-    return sum(float(load(one.place(storage)).result.get("seconds", 0.0)) for one in steps.values())
+    steps = {step.fingerprint: step for step in evaluation.upstream() if step.name not in SHARED}
+    return sum(float(load(step.place(storage)).result.get("seconds", 0.0)) for step in steps.values())
 
 
 def bytes_per_passage(evaluation: Step, storage: Place) -> float:
@@ -94,11 +94,11 @@ def _rows(file: Place) -> Iterator[dict[str, Any]]:
 
 def relevant_of(collection: Place, split: str) -> dict[str, list[str]]:
     """The relevant passages in the judgements of a split: query id -> passage ids."""
-    found: dict[str, list[str]] = {}
+    relevant: dict[str, list[str]] = {}
     for line in (collection / "qrels" / f"{split}.tsv").read().decode().splitlines()[1:]:
         query, passage, *_ = line.split("\t")
-        found.setdefault(query, []).append(passage)
-    return found
+        relevant.setdefault(query, []).append(passage)
+    return relevant
 
 
 OTHERS = 2_000
@@ -142,8 +142,8 @@ def _write_sample(collection: Place, split: str, out: Place) -> dict[str, Any]:
 def write_with_queries(collection: Place, splits: Sequence[str], passages: Iterable[Passage], out: Place) -> None:
     """Writes a BEIR folder of passages with a collection's queries and judgements of some splits."""
     relevant = {split: relevant_of(collection, split) for split in splits}
-    asked = {query for queries in relevant.values() for query in queries}
-    rows = (row for query, row in queries_of(collection).items() if query in asked)
+    judged = {query for queries in relevant.values() for query in queries}
+    rows = (row for query, row in queries_of(collection).items() if query in judged)
     pairs = {
         split: [(query, doc_id, 1) for query, doc_ids in queries.items() for doc_id in doc_ids]
         for split, queries in relevant.items()

@@ -120,12 +120,12 @@ class Verdict:
     @property
     def finalists(self) -> tuple[SystemEstimate, ...]:
         """The systems that were measured on the test queries, the best first."""
-        return tuple(sorted((one for one in self.systems if one.finalist), key=lambda one: one.rank))
+        return tuple(sorted((system for system in self.systems if system.finalist), key=lambda system: system.rank))
 
     @property
     def given_up(self) -> tuple[SystemEstimate, ...]:
         """The systems that were measured on the dev queries only, the best first."""
-        return tuple(sorted((one for one in self.systems if not one.finalist), key=lambda one: one.rank))
+        return tuple(sorted((system for system in self.systems if not system.finalist), key=lambda system: system.rank))
 
     @property
     def recommended(self) -> SystemEstimate:
@@ -134,16 +134,16 @@ class Verdict:
         Raises:
             UserError: if the verdict has none.
         """
-        wanted = self.recommendation.name
-        for one in self.systems:
-            if one.name == wanted:
-                return one
-        raise unknown("recommended system", label(*wanted), [one.label for one in self.systems])
+        name = self.recommendation.name
+        for system in self.systems:
+            if system.name == name:
+                return system
+        raise unknown("recommended system", label(*name), [system.label for system in self.systems])
 
     @property
     def delivered(self) -> SystemEstimate:
         """The system whose model lies in `model`: the recommended one; where that has none, the best that has one."""
-        with_model = [one for one in (self.recommended, *self.finalists, *self.given_up) if one.model]
+        with_model = [system for system in (self.recommended, *self.finalists, *self.given_up) if system.model]
         return with_model[0] if with_model else self.recommended
 
     def as_json(self) -> str:
