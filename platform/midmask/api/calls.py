@@ -118,13 +118,13 @@ def open_store(storage: str | Path | None) -> Place:
     Raises:
         UserError: for a URI that contains credentials.
     """
-    given = str(storage) if storage is not None else os.environ.get("MIDMASK_STORAGE") or STORE
-    if has_credentials(given):
+    place = str(storage) if storage is not None else os.environ.get("MIDMASK_STORAGE") or STORE
+    if has_credentials(place):
         raise UserError(
-            f"storage = {redacted(given)!r} contains credentials, which records would show; set AWS_ACCESS_KEY_ID and "
+            f"storage = {redacted(place)!r} contains credentials, which records would show; set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY (or what your store reads) instead"
         )
-    return Place(resolve_storage(given, Path.cwd()))
+    return Place(resolve_storage(place, Path.cwd()))
 
 
 def runner_in(storage: Place, *, progress: bool) -> Runner:

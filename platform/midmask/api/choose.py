@@ -54,8 +54,8 @@ def choose(
     if not isinstance(corpus, Corpus):
         raise UserError(f"corpus: a {type(corpus).__name__}; midmask.Corpus.from_folder(path) makes a corpus")
     store = open_store(storage)
-    given = as_changes(settings)
-    changes = given if backbone is None else {"backbone.name": str(backbone), **given}
+    overrides = as_changes(settings)
+    changes = overrides if backbone is None else {"backbone.name": str(backbone), **overrides}
     request = Request(
         corpus=corpus.in_store(store),
         budget=budget_seconds(budget),

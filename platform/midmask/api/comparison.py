@@ -58,14 +58,14 @@ def compare(
             measure, baseline or correction.
     """
     systems = _by_label(scores)
-    every = [score for several in systems.values() for score in several]
-    places = dict.fromkeys((score.corpus, score.split) for score in every)
+    all_scores = [score for several in systems.values() for score in several]
+    places = dict.fromkeys((score.corpus, score.split) for score in all_scores)
     if not places:
         raise UserError("compare: no scores; give those of at least one system")
     if len(places) > 1:
         (corpus, split), (other, other_split), *_ = places
         raise UserError(f"compare: {corpus} {split} and {other} {other_split}; give scores of one corpus and split")
-    shared = [name for name in every[0].measures if all(name in score.measures for score in every)]
+    shared = [name for name in all_scores[0].measures if all(name in score.measures for score in all_scores)]
     chosen = list(shared if measures is None else measures)
     if not chosen:
         raise UserError("compare: the scores share no measure; evaluate all systems with the same measures=[…]")
@@ -77,10 +77,10 @@ def compare(
 def _by_label(scores: Sequence[Scores] | Mapping[str, Scores | Sequence[Scores]]) -> dict[str, list[Scores]]:
     """Label -> scores, one for each seed."""
     if isinstance(scores, Mapping):
-        return {label: [one] if isinstance(one, Scores) else list(one) for label, one in scores.items()}
-    labels = [one.system for one in scores]
+        return {label: [entry] if isinstance(entry, Scores) else list(entry) for label, entry in scores.items()}
+    labels = [score.system for score in scores]
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise UserError(
             f"compare: two systems are called {repeated[0]!r}; label them: compare({{'first': …, 'second': …}})"
         )
-    return {one.system: [one] for one in scores}
+    return {score.system: [score] for score in scores}

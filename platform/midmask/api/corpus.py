@@ -193,8 +193,8 @@ class Corpus:
             raise UserError(f"titles: {len(titles):,} for {len(bodies):,} texts; give one title for each text, or none")
         documents = tuple(zip(names, _read_titles(names, titles), bodies, strict=True))
         if (queries is None) != (relevant is None):
-            missing, given = ("relevant", "queries") if relevant is None else ("queries", "relevant")
-            raise UserError(f"{given} without {missing}: give both, queries=[…] and relevant=[…], or neither")
+            missing, present = ("relevant", "queries") if relevant is None else ("queries", "relevant")
+            raise UserError(f"{present} without {missing}: give both, queries=[…] and relevant=[…], or neither")
         if queries is None or relevant is None:
             if splits is not None:
                 raise UserError("splits without queries: they name queries; give queries=[…] and relevant=[…] too")

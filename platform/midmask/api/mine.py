@@ -124,11 +124,11 @@ def mine(
         "depth": depth,
         "max_queries": max_queries,
     }
-    given = for_each_stage(RECIPES["none"](), as_changes(settings))
-    check_reach(given, ("corpus", "tokens", MINING), f"the mining with {model}")
-    where = read_as(corpus.in_store(store), given)
+    overrides = for_each_stage(RECIPES["none"](), as_changes(settings))
+    check_reach(overrides, ("corpus", "tokens", MINING), f"the mining with {model}")
+    where = read_as(corpus.in_store(store), overrides)
     folder = model.model if isinstance(model, Run) else model
-    changes = {f"{MINING}.{name}": value for name, value in fields.items()} | given
+    changes = {f"{MINING}.{name}": value for name, value in fields.items()} | overrides
     recipe, encoder = recipe_for_model(folder, where, changes)
     config = recipe.stages[0].mine
     find_split(where, config.split)

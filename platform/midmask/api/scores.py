@@ -108,14 +108,14 @@ def evaluate(
     Raises:
         UserError: for a corpus without judgements, an unknown split or measure, or a folder that holds no model.
     """
-    home = next((given for given in (model, corpus) if isinstance(given, Run)), None)
+    home = next((run for run in (model, corpus) if isinstance(run, Run)), None)
     runner = _runner(home, storage, progress=progress)
     changes = as_changes(settings)
     is_run = isinstance(model, Run)
     check_reach(changes, READ if is_run else (*READ, "tokens"), f"the evaluation of {'a run' if is_run else model}")
     where = read_as(_collection(model, corpus, runner.storage), changes)
-    asked = {"evaluation.measures": tuple(measures), "evaluation.split": find_split(where, split)}
-    system, step = _evaluation(model, corpus, where, asked | changes)
+    arguments = {"evaluation.measures": tuple(measures), "evaluation.split": find_split(where, split)}
+    system, step = _evaluation(model, corpus, where, arguments | changes)
     return Scores(system, runner.compute(step))
 
 
@@ -143,7 +143,7 @@ def _collection(model: Run | str | Path, corpus: Corpus | Run | None, storage: P
     return collection.model_copy(update={"splits": "official"})
 
 
-def find_split(corpus: CorpusConfig, asked: str | None) -> str:
+def find_split(corpus: CorpusConfig, name: str | None) -> str:
     """The split that is asked for, else the usual one.
 
     Raises:
@@ -154,7 +154,7 @@ def find_split(corpus: CorpusConfig, asked: str | None) -> str:
         raise UserError(
             f"{corpus.short_name} has no judged queries; Corpus.from_texts(texts, queries=…, relevant=…) gives it some"
         )
-    split = asked or usual_split(splits)
+    split = name or usual_split(splits)
     if split not in splits:
         raise unknown(f"split of {corpus.short_name}", split, splits)
     return split

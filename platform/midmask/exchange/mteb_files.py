@@ -85,10 +85,10 @@ def _write(result: MtebResult, folder: Path) -> Path:
         "evaluation_time": None,
         "kg_co2_emissions": None,
     }
-    own = folder / result.model.replace("/", "__") / result.revision
-    own.mkdir(parents=True, exist_ok=True)
-    file = own / f"{result.task}.json"
+    model_folder = folder / result.model.replace("/", "__") / result.revision
+    model_folder.mkdir(parents=True, exist_ok=True)
+    file = model_folder / f"{result.task}.json"
     file.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     meta = {"name": result.model, "revision": result.revision}
-    (own / "model_meta.json").write_text(json.dumps(meta, indent=2) + "\n", "utf-8")
+    (model_folder / "model_meta.json").write_text(json.dumps(meta, indent=2) + "\n", "utf-8")
     return file

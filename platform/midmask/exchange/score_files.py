@@ -58,7 +58,7 @@ def _read_lines(place: Place) -> Iterator[ScoreList]:
         return [(row["query_id"], row[kind]["doc_id"], row[kind]["score"]) for kind in ("positives", "negatives")]
 
     for number, lists in parse_lines(place, lists_in, LINES):
-        yield from ((f"line {number}", *own) for own in lists)
+        yield from ((f"line {number}", *row) for row in lists)
 
 
 def _read_columns(place: Place) -> Iterator[ScoreList]:

@@ -47,7 +47,7 @@ def training_tuples(mined: Artifact, corpus: Artifact, *, titles: bool) -> Itera
     for row in relevant_passages(corpus.place, split).select(["query_id", "doc_id"]).to_pylist():
         positives[row["query_id"]].append(row["doc_id"])
     queries = read_table(corpus.place / "queries.parquet", ["query_id", "text"])
-    asked = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
+    query_texts = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
     stored, entries = StoredPassages(corpus.place), read_negatives_file(mined.place / "negatives.jsonl.gz")
     while block := list(islice(entries, QUERIES_AT_ONCE)):
         negatives = {entry.query_id: list(chain.from_iterable(entry.negatives.values())) for entry in block}
@@ -55,7 +55,7 @@ def training_tuples(mined: Artifact, corpus: Artifact, *, titles: bool) -> Itera
         texts = _texts(stored, set(listed), titles=titles)
         for query_id, ids in negatives.items():
             for positive in positives[query_id]:
-                pair = (query_id, asked[query_id], positive, texts[positive])
+                pair = (query_id, query_texts[query_id], positive, texts[positive])
                 yield TrainingTuple(*pair, ids, [texts[doc_id] for doc_id in ids])
 
 

@@ -147,8 +147,8 @@ def _finish_queries(config: PseudoQueriesConfig, inputs: Inputs, out: Place) -> 
         )
     (out / "counts.npy").write_array(per_passage.astype(np.int32))
     counts = {"passages": passages, "passages_without": without, "queries": queries}
-    given = {"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {}
-    return {**counts, "queries_per_passage": round(queries / passages, 2), **given}
+    line_counts = {"given": (out / "given.json").read_json()} if (out / "given.json").exists() else {}
+    return {**counts, "queries_per_passage": round(queries / passages, 2), **line_counts}
 
 
 PSEUDO_QUERIES = Sharded(

@@ -134,31 +134,31 @@ class WeighConfig(Config):
     b: float = Field(0.4, ge=0, le=1, description="bm25: how much a passage's length lowers its weights")
 
 
-def raw_weights(config: WeighConfig, words: pa.Table, totals: Mapping[str, Any], found: ShardWords) -> Doubles:
+def raw_weights(config: WeighConfig, words: pa.Table, totals: Mapping[str, Any], shard: ShardWords) -> Doubles:
     """The weight of each use of a word in a shard, [U]: idf, or BM25's, from the words and totals of the corpus.
 
     idf = ln(1 + (N - n + 0.5) / (n + 0.5)) for a word in n of N passages; BM25 = idf * tf (k1 + 1) / (tf + k1 (1 - b +
     b * length / mean length)), lengths in words (Robertson & Zaragoza 2009, the non-negative idf of Lucene).
     """
-    passages_W = words["passages"].take(pc.index_in(found.words, value_set=words["word"])).to_numpy()
-    idf_U: Doubles = np.log1p((totals["passages"] - passages_W + 0.5) / (passages_W + 0.5))[found.word_U]
+    passages_W = words["passages"].take(pc.index_in(shard.words, value_set=words["word"])).to_numpy()
+    idf_U: Doubles = np.log1p((totals["passages"] - passages_W + 0.5) / (passages_W + 0.5))[shard.word_U]
     if config.source == "idf":
         return idf_U
-    _, counts, pair_U = found.occurrences()
+    _, counts, pair_U = shard.occurrences()
     tf_U = counts[pair_U].astype(np.float64)
-    length_U = np.bincount(found.passage_U, minlength=len(found.lengths_P))[found.passage_U]
+    length_U = np.bincount(shard.passage_U, minlength=len(shard.lengths_P))[shard.passage_U]
     relative_U = length_U / totals["words_per_passage"]
     k1, b = config.k1, config.b
     bm25_U: Doubles = idf_U * tf_U * (k1 + 1) / (tf_U + k1 * (1 - b + b * relative_U))
     return bm25_U
 
 
-def scale_in_passages(weight_U: Doubles, found: ShardWords) -> Doubles:
+def scale_in_passages(weight_U: Doubles, shard: ShardWords) -> Doubles:
     """Lowest to 0 and highest to 1 within each passage; all 0 where they are equal."""
-    lowest_P, highest_P = np.full((2, len(found.lengths_P)), [[np.inf], [-np.inf]])
-    np.minimum.at(lowest_P, found.passage_U, weight_U)
-    np.maximum.at(highest_P, found.passage_U, weight_U)
-    above_U, range_U = weight_U - lowest_P[found.passage_U], (highest_P - lowest_P)[found.passage_U]
+    lowest_P, highest_P = np.full((2, len(shard.lengths_P)), [[np.inf], [-np.inf]])
+    np.minimum.at(lowest_P, shard.passage_U, weight_U)
+    np.maximum.at(highest_P, shard.passage_U, weight_U)
+    above_U, range_U = weight_U - lowest_P[shard.passage_U], (highest_P - lowest_P)[shard.passage_U]
     scaled_U: Doubles = np.divide(above_U, range_U, out=np.zeros_like(weight_U), where=range_U > 0)
     return scaled_U
 
