@@ -48,8 +48,8 @@ class Gain:
     estimate: IntervalEstimate
 
     def __str__(self) -> str:
-        found = self.estimate
-        return f"{found.value:+.4f} [{found.low:+.4f}, {found.high:+.4f}], {p_text(found.p, 'p = ', 'p ')}"
+        estimate = self.estimate
+        return f"{estimate.value:+.4f} [{estimate.low:+.4f}, {estimate.high:+.4f}], {p_text(estimate.p, 'p = ', 'p ')}"
 
 
 def gains_of(results: Results, baseline: str, measure: str) -> list[Gain]:
@@ -109,13 +109,13 @@ def _draw_panel(axes: "Axes", gains: Sequence[Gain], systems: Sequence[str]) -> 
     axes.set_facecolor("none")
     axes.axhline(0, color=INK, linewidth=0.8)
     for number, system in enumerate(systems):
-        own = [gain for gain in gains if gain.system == system]
-        places = [settings.index(gain.setting) + 0.12 * (number - (len(systems) - 1) / 2) for gain in own]
+        system_gains = [gain for gain in gains if gain.system == system]
+        places = [settings.index(gain.setting) + 0.12 * (number - (len(systems) - 1) / 2) for gain in system_gains]
         whiskers = [
-            [gain.estimate.value - gain.estimate.low for gain in own],
-            [gain.estimate.high - gain.estimate.value for gain in own],
+            [gain.estimate.value - gain.estimate.low for gain in system_gains],
+            [gain.estimate.high - gain.estimate.value for gain in system_gains],
         ]
-        values, colour = [gain.estimate.value for gain in own], COLOURS[number % len(COLOURS)]
+        values, colour = [gain.estimate.value for gain in system_gains], COLOURS[number % len(COLOURS)]
         axes.errorbar(places, values, whiskers, fmt="o", markersize=4, capsize=3, color=colour, label=system)
     axes.set_xticks(range(len(settings)), settings)
     axes.set_xlim(-0.5, len(settings) - 0.5)
@@ -181,10 +181,10 @@ def main() -> int:
     flags = parser.parse_args()
     try:
         names = flags.systems.split(","), flags.settings.split(",")
-        found = gains_of_records(flags.folder, flags.baseline, *names, flags.measure)
-        print(gains_table(found))
+        recorded = gains_of_records(flags.folder, flags.baseline, *names, flags.measure)
+        print(gains_table(recorded))
         if flags.out:
-            flags.out.write_text(draw_gains(found, flags.baseline, flags.measure), "utf-8")
+            flags.out.write_text(draw_gains(recorded, flags.baseline, flags.measure), "utf-8")
     except UserError as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2

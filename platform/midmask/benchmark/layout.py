@@ -176,13 +176,13 @@ def _seeds(benchmark: Benchmark, key: SystemKey, recipe: Recipe) -> list[tuple[i
     their batches; a system without middle training is fine-tuned with all of these. They follow from the seed of the
     middle training alone, so a benchmark may be run in parts.
     """
-    own, is_tuned = recipe.pretrain.seed, is_fine_tuned(benchmark, key)
+    pretrain_seed, is_tuned = recipe.pretrain.seed, is_fine_tuned(benchmark, key)
     seeds, span = benchmark.seeds if is_tuned else benchmark.seeds[:1], max(benchmark.seeds) - min(benchmark.seeds) + 1
-    middle = {pretrain: pretrain * span for pretrain in benchmark.pretrain_seeds} or {own: 0}
+    middle = {pretrain: pretrain * span for pretrain in benchmark.pretrain_seeds} or {pretrain_seed: 0}
     nested = [(pretrain, seed + first) for pretrain, first in middle.items() for seed in seeds]
     if recipe.objective:
         return nested
-    return [(own, seed) for _, seed in nested] if is_tuned else [(own, benchmark.seeds[0])]
+    return [(pretrain_seed, seed) for _, seed in nested] if is_tuned else [(pretrain_seed, benchmark.seeds[0])]
 
 
 def reason_not_run(benchmark: Benchmark, key: SystemKey) -> str | None:
@@ -224,8 +224,8 @@ def recipe_of(benchmark: Benchmark, key: SystemKey) -> Recipe:
         setting = benchmark.settings[key.setting]
         base = setting.on(base, key.representation, benchmark.scale)  # type: ignore[arg-type]
         changes = dict(setting.changes)
-    own = benchmark.own.get(key.representation, {}) | benchmark.own.get(name, {})
-    changes = {**benchmark.changes, **own, **changes}
+    overrides = benchmark.own.get(key.representation, {}) | benchmark.own.get(name, {})
+    changes = {**benchmark.changes, **overrides, **changes}
     changes |= {_path(base, field): value for field, value in fields.items()}
     changes |= {"corpus.name": benchmark.corpus, "evaluation.measures": list(benchmark.measures)}
     read = benchmark.collections.get(key.collection, ())

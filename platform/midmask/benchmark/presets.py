@@ -77,28 +77,28 @@ ROWS: Mapping[str, dict[str, Any]] = yaml.safe_load(
 )
 
 
-def preset(name: str, given: Given) -> Benchmark:
+def preset(name: str, choices: Given) -> Benchmark:
     """The benchmark of a preset's name.
 
     Raises:
         UserError: without another collection, for a preset that compares with one.
     """
-    row = ROWS.get(f"{name} on {given.corpus.partition(':')[0]}", ROWS[name])
-    if "{pretrain_on}" in row["title"] and not given.pretrain_on:
+    row = ROWS.get(f"{name} on {choices.corpus.partition(':')[0]}", ROWS[name])
+    if "{pretrain_on}" in row["title"] and not choices.pretrain_on:
         raise UserError(f"--preset {name}: add --pretrain-on FORMAT:PLACE, such as beir:/data/wiki, to compare with")
     fields = {key: value for key, value in row.items() if not key.startswith("if ")}
     for key, part in row.items():
-        if key.startswith("if ") and key[3:] in given.conditions:
+        if key.startswith("if ") and key[3:] in choices.conditions:
             fields = _joined(fields, part)
-    fields = given.fill(fields)
+    fields = choices.fill(fields)
     paper, has_sizes = fields.pop("paper", None), fields.pop("sizes", None) == "own"
     if paper:
-        fields["notes"] = [*fields.get("notes", ()), _difference(given, paper)]
-    if not has_sizes and given.scale == "published":
+        fields["notes"] = [*fields.get("notes", ()), _difference(choices, paper)]
+    if not has_sizes and choices.scale == "published":
         fields |= {"changes": SHARED, "own": MIDDLE_TRAININGS}
     elif not has_sizes:
         fields["changes"] = {**TOY, **fields.get("changes", {})}
-    return Benchmark.model_validate({"name": name, "scale": given.scale, "corpus": given.corpus, **fields})
+    return Benchmark.model_validate({"name": name, "scale": choices.scale, "corpus": choices.corpus, **fields})
 
 
 def _joined(fields: Any, more: Any) -> Any:
@@ -108,14 +108,14 @@ def _joined(fields: Any, more: Any) -> Any:
     return [*fields, *more] if isinstance(fields, list) else more
 
 
-def _difference(given: Given, paper: str) -> str:
+def _difference(choices: Given, paper: str) -> str:
     """How a run differs from the paper, for its captions."""
-    if given.scale == "published":
-        corpus = "" if given.corpus.startswith("msmarco:") else f", and the corpus is {given.corpus}"
+    if choices.scale == "published":
+        corpus = "" if choices.corpus.startswith("msmarco:") else f", and the corpus is {choices.corpus}"
         sizes = "bert-base-uncased, its batches, rates and steps, as far as they are published"
         return f"Sizes of {paper}: {sizes}; steps as epochs over MS MARCO{corpus}."
     return (
-        f"A toy beside {paper}: backbone tiny (2 layers of 128, random weights) for BERT-base, {given.corpus} for MS "
+        f"A toy beside {paper}: backbone tiny (2 layers of 128, random weights) for BERT-base, {choices.corpus} for MS "
         "MARCO, an own vocabulary of 2,048, 600 steps of middle training, 60 steps a stage, one teacher for all."
     )
 

@@ -78,13 +78,13 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
     """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
     for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
         here = results.where(corpus=corpus, split=split)
-        for kind, setting in dict.fromkeys((one.key.representation, one.key.setting) for one in here):
+        for kind, setting in dict.fromkeys((result.key.representation, result.key.setting) for result in here):
             if kind == BM25:
                 continue
             rows = here.where(representation=kind, setting=setting)
             systems = Results([*rows, *here.where(system=BM25)])
             per_query = systems.per_query(corpus, split, by=lambda key: label(key, benchmark))
-            measures = [name for name in rows[0].measures if all(name in one.measures for one in systems)]
+            measures = [name for name in rows[0].measures if all(name in result.measures for result in systems)]
             protocol = ComparisonProtocol(seeds=bool(benchmark.pretrain_seeds))
             table = tabulate(by_measure(per_query, measures), protocol)
             yield NamedTable(f"{corpus}.{split}.{kind}.{setting}", f"{corpus} {split}, {kind}, {setting}", table)

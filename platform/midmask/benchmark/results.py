@@ -53,8 +53,8 @@ class Results(tuple[Result, ...]):
 
     def where(self, **fields: str | int | None) -> "Results":
         """Those with these fields, of the key (`system`, …) or of the result (`corpus`, …); None matches any value."""
-        wanted = {name: value for name, value in fields.items() if value is not None}
-        return Results(one for one in self if all(_field(one, name) == value for name, value in wanted.items()))
+        fixed = {name: value for name, value in fields.items() if value is not None}
+        return Results(result for result in self if all(_field(result, name) == value for name, value in fixed.items()))
 
     def names(self, field: str) -> tuple[str, ...]:
         """The different values of such a field, in order of appearance."""
@@ -76,7 +76,7 @@ class Results(tuple[Result, ...]):
             if owners.setdefault(label, result.key) != result.key:
                 raise ValueError(f"label {label!r} stands for {owners[label]} and for {result.key}")
             matching.setdefault(label, []).append(result)
-        return {label: [_mean_table(group) for group in _repetitions(own)] for label, own in matching.items()}
+        return {label: [_mean_table(group) for group in _repetitions(results)] for label, results in matching.items()}
 
     def write(self, place: Place, about: Mapping[str, Any] | None = None) -> None:
         """As one Parquet file: a row per value (the columns of `SCHEMA`), a row group per result, the costs beside the

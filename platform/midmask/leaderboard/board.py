@@ -108,45 +108,45 @@ class Board:
 
     @cached_property
     def _tops(self) -> dict[MeasuredColumn, float]:
-        every = {column: [entry.value(*column[1:]) for entry in self.systems.values()] for column in self.columns}
-        return {column: max(value.mean for value in values if value) for column, values in every.items()}
+        by_column = {column: [entry.value(*column[1:]) for entry in self.systems.values()] for column in self.columns}
+        return {column: max(value.mean for value in values if value) for column, values in by_column.items()}
 
 
-def places_of(found: Sequence[Entry]) -> list[CollectionSplit]:
+def places_of(entries: Sequence[Entry]) -> list[CollectionSplit]:
     """The places where systems were evaluated, those with most systems first."""
-    counts = Counter(place for entry in found for place in entry.rows)
+    counts = Counter(place for entry in entries for place in entry.rows)
     return sorted(counts, key=lambda place: (-counts[place], place))
 
 
-def newest_place(found: Sequence[Entry], corpus: str = "") -> CollectionSplit:
+def newest_place(entries: Sequence[Entry], corpus: str = "") -> CollectionSplit:
     """The place of the newest results. Among places of one run: the one with most systems, then test. Trials of
     sweeps count where there is nothing else: a board shows them only if it is asked to.
 
     Args:
-        found: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
+        entries: at least one. corpus: the short name of a corpus, to look at no other; empty: all.
     """
-    candidates = [entry for entry in found if any(corpus in ("", place.corpus) for place in entry.rows)]
+    candidates = [entry for entry in entries if any(corpus in ("", place.corpus) for place in entry.rows)]
     results = [entry for entry in candidates if not entry.trial] or candidates
     counts = Counter(place for entry in results for place in entry.rows if corpus in ("", place.corpus))
     runs = {place: [row.run for entry in results for row in entry.rows.get(place, ())] for place in counts}
-    started = {place: max(run.started for run in own) for place, own in runs.items()}
+    started = {place: max(run.started for run in place_runs) for place, place_runs in runs.items()}
     return max(started, key=lambda place: (started[place], counts[place], place.split == "test", place))
 
 
-def board_of(found: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
+def board_of(entries: Sequence[Entry], view: View, mark: Callable[[Sequence[Entry]], Marks]) -> Board:
     """The board of one view, without systems that were evaluated at none of its places, and without empty columns.
 
     Args:
         mark: says which of the shown systems differ significantly, as `entries.marks_of`.
     """
-    shown = [entry for entry in found if _is_wanted(entry, view)]
+    shown = [entry for entry in entries if _is_wanted(entry, view)]
     alone = len(view.places) == 1
-    every = [
+    all_columns = [
         MeasuredColumn(measure if alone else f"{name} {measure}", place, measure)
         for place, name in view.places.items()
         for measure in view.measures
     ]
-    columns = tuple(column for column in every if any(entry.value(*column[1:]) for entry in shown))
+    columns = tuple(column for column in all_columns if any(entry.value(*column[1:]) for entry in shown))
 
     def order(entry: Entry) -> list[tuple[bool, float]]:
         values = (entry.value(*column[1:]) for column in columns)
@@ -251,12 +251,12 @@ def place_text(board: Board, place: CollectionSplit) -> str:
 def meanings(board: Board) -> list[str]:
     """A sentence each on bold values, the tests behind the marks, and ±."""
     tested = board.marks.text
-    said = [tested if "Bold" in tested else f"Bold: the best of a column. {tested}".strip()]
-    said.append(f"Rank: by {board.ranked.head}, and the ranks that the tests allow.")
-    said.append("±: the standard deviation over seeds. Letters: the systems that it is significantly better than.")
+    sentences = [tested if "Bold" in tested else f"Bold: the best of a column. {tested}".strip()]
+    sentences.append(f"Rank: by {board.ranked.head}, and the ranks that the tests allow.")
+    sentences.append("±: the standard deviation over seeds. Letters: the systems that it is significantly better than.")
     if any(board.cost(entry, name) is not None for entry in board.systems.values() for name in RECALLS):
-        said.append("Index recall: share of an exact search's best passages that an approximate one finds.")
-    return said
+        sentences.append("Index recall: share of an exact search's best passages that an approximate one finds.")
+    return sentences
 
 
 def shared(board: Board) -> str:

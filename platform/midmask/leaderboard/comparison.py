@@ -53,13 +53,13 @@ class ComparableSystems:
         return sorted(means.keys() - {baseline}, key=lambda name: (-means[name], name))
 
 
-def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:
+def comparable(systems: Sequence[Entry], place: CollectionSplit, measure: str, values: PerQueryOf) -> ComparableSystems:
     """The systems that were evaluated at this place with this measure; trials of sweeps after the others.
 
     Raises:
         UserError: if the store does not answer.
     """
-    here = [entry for entry in found if entry.value(place, measure)]
+    here = [entry for entry in systems if entry.value(place, measure)]
     here.sort(key=lambda entry: (entry.trial, -entry.started.timestamp()))
     by_name = {name: seed_tables(entry, place, values, measure) for name, entry in short_names(here[:MOST]).items()}
     entries = {name: entry for name, entry in short_names(here[:MOST]).items() if by_name[name]}
@@ -67,17 +67,17 @@ def comparable(found: Sequence[Entry], place: CollectionSplit, measure: str, val
     return ComparableSystems(entries, tables, tuple(by_name.keys() - tables.keys()), max(0, len(here) - MOST))
 
 
-def short_names(found: Sequence[Entry]) -> dict[str, Entry]:
+def short_names(entries: Sequence[Entry]) -> dict[str, Entry]:
     """Short name (recipe, and the labels that differ within it) -> system, in the order given."""
     alike: dict[str, list[Entry]] = {}
-    for entry in found:
+    for entry in entries:
         alike.setdefault(entry.recipe, []).append(entry)
     fields = {
         recipe: [name for name in LABELS[1:] if len({entry.labels[name] for entry in group}) > 1]
         for recipe, group in alike.items()
     }
     names: dict[str, Entry] = {}
-    for entry in found:
+    for entry in entries:
         note = entry.note if len({other.note for other in alike[entry.recipe]}) > 1 else ""
         labels = [entry.labels[name] for name in fields[entry.recipe]]
         parts = [entry.recipe, *labels, note, "trial" if entry.trial else ""]
@@ -166,19 +166,19 @@ def caption(comparison: SystemComparison) -> str:
     standings = comparison.standings(first_measure)
     tests = len(standings) - 1
     family = f"Holm's correction for {tests} comparisons of a measure" if tests > 1 else "one comparison of a measure"
-    said = [f"Differences: to {comparison.first}. Paired t-test over queries, {family}; intervals are of one test."]
-    if max(one.cell.seeds for one in standings) == 1:
-        said += ["One run each: how much another training seed would change is not in them."]
+    parts = [f"Differences: to {comparison.first}. Paired t-test over queries, {family}; intervals are of one test."]
+    if max(standing.cell.seeds for standing in standings) == 1:
+        parts += ["One run each: how much another training seed would change is not in them."]
     else:
-        seeds = ", ".join(f"{one.system} {one.cell.seeds}" for one in standings)
-        said += [f"±: standard deviation over seeds ({seeds}), whose mean is tested for each query."]
-    left_out = {one.system: one.pairing.left_out for one in standings if one.pairing}
-    said += [
+        seeds = ", ".join(f"{standing.system} {standing.cell.seeds}" for standing in standings)
+        parts += [f"±: standard deviation over seeds ({seeds}), whose mean is tested for each query."]
+    left_out = {standing.system: standing.pairing.left_out for standing in standings if standing.pairing}
+    parts += [
         f"{count:,} queries that only one of {name} and {comparison.first} has are left out."
         for name, count in left_out.items()
         if count
     ]
-    return " ".join(said)
+    return " ".join(parts)
 
 
 SIDES: dict[Sided, str] = {"wins": "gains", "losses": "loses"}
@@ -216,8 +216,8 @@ def compare_systems(
         UserError: for a run without values per query, systems of other queries, or a measure that one lacks.
     """
     tables = {name: [values_of(row, per_query) for row in rows] for name, rows in systems.items()}
-    every = [row for rows in systems.values() for row in rows]
-    shown = _shared_measures(every, measures)
+    all_rows = [row for rows in systems.values() for row in rows]
+    shown = _shared_measures(all_rows, measures)
     comparison = compare_tables(tables, shown)
     sided = {
         (name, side): widest(comparison.pairings[name, shown[0]], queries, side)
@@ -225,7 +225,7 @@ def compare_systems(
         for side in SIDES
     }
     ids = {name: [row.run.run_id for row in rows] for name, rows in systems.items()}
-    texts = _query_texts({query for listed in sided.values() for query in listed}, every)
+    texts = _query_texts({query for listed in sided.values() for query in listed}, all_rows)
     return ComparisonReport(place, comparison, ids, sided, texts)
 
 
@@ -240,15 +240,15 @@ def values_of(row: LeaderboardRow, per_query: PerQueryOf) -> pa.Table:
     return table
 
 
-def _shared_measures(rows: Sequence[LeaderboardRow], wanted: Sequence[str]) -> list[str]:
+def _shared_measures(rows: Sequence[LeaderboardRow], measures: Sequence[str]) -> list[str]:
     """The chosen measures, or all that every row has, the field's favourites first."""
     shared = [name for name in measure_names(rows) if all(name in row.measures for row in rows)]
-    for name in wanted:
+    for name in measures:
         if name not in shared:
             raise unknown("measure", name, shared, hint="These are what all of the systems have.")
     if not shared:
         raise UserError("these systems share no measure; evaluate them with the same --set evaluation.measures=[…]")
-    return list(dict.fromkeys(wanted)) or shared
+    return list(dict.fromkeys(measures)) or shared
 
 
 def _query_texts(query_ids: set[str], rows: Sequence[LeaderboardRow]) -> Mapping[str, str]:
@@ -281,11 +281,11 @@ def as_text(report: ComparisonReport, text: Callable[[str], str] = str) -> str:
 def _measure_table(comparison: SystemComparison, measure: str, text: Callable[[str], str]) -> str:
     heads = [measure, "mean", "difference", "95% interval", "p (Holm)", "queries", "wins", "ties", "losses"]
     lines = []
-    for one in comparison.standings(measure):
-        own = one.pairing
-        counts = [f"{count:,}" for count in (own.wins, own.ties, own.losses)] if own else [MISSING] * 3
+    for row in comparison.standings(measure):
+        pairing = row.pairing
+        counts = [f"{count:,}" for count in (pairing.wins, pairing.ties, pairing.losses)] if pairing else [MISSING] * 3
         lines.append(
-            [text(one.system), one.mean, one.difference, one.interval, one.p, f"{one.cell.queries:,}", *counts]
+            [text(row.system), row.mean, row.difference, row.interval, row.p, f"{row.cell.queries:,}", *counts]
         )
     return markdown(heads, lines)
 
@@ -315,16 +315,16 @@ def as_csv(report: ComparisonReport) -> str:
     semicolons.
     """
     lines = [
-        {"measure": measure, "system": one.system, "runs": ";".join(report.runs[one.system]), **_numbers(one)}
+        {"measure": measure, "system": row.system, "runs": ";".join(report.runs[row.system]), **_numbers(row)}
         for measure in report.comparison.table.columns
-        for one in report.comparison.standings(measure)
+        for row in report.comparison.standings(measure)
     ]
     frame = pd.DataFrame(lines, dtype=object).map(csv_cell)
     return str(frame.to_csv(index=False, lineterminator="\n")).rstrip("\n")
 
 
-def _numbers(one: Standing) -> dict[str, object]:
-    cell = {"mean": one.cell.mean, "spread": one.cell.spread if one.cell.seeds > 1 else ""}
-    cell |= {"seeds": one.cell.seeds, "queries": one.cell.queries}
-    tests = {name: getattr(one.test, name) if one.test else "" for name in TESTED}
-    return cell | tests | {name: getattr(one.pairing, name) if one.pairing else "" for name in COUNTS}
+def _numbers(row: Standing) -> dict[str, object]:
+    cell = {"mean": row.cell.mean, "spread": row.cell.spread if row.cell.seeds > 1 else ""}
+    cell |= {"seeds": row.cell.seeds, "queries": row.cell.queries}
+    tests = {name: getattr(row.test, name) if row.test else "" for name in TESTED}
+    return cell | tests | {name: getattr(row.pairing, name) if row.pairing else "" for name in COUNTS}

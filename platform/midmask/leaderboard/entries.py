@@ -100,11 +100,11 @@ class _System(NamedTuple):
     settings: frozenset[tuple[str, str]]
 
 
-def entries(found: Iterable[LeaderboardRow]) -> list[Entry]:
-    """The systems of these rows, in the order in which they first appear. `found` is newest first."""
+def entries(leaderboard_rows: Iterable[LeaderboardRow]) -> list[Entry]:
+    """The systems of these rows, in the order in which they first appear. `leaderboard_rows` is newest first."""
     grouped: dict[_System, dict[CollectionSplit, dict[str, LeaderboardRow]]] = {}
     by_run: dict[str, tuple[_System, str]] = {}
-    for row in found:
+    for row in leaderboard_rows:
         if (run_id := row.run.run_id) not in by_run:  # a run may have a row for many splits
             by_run[run_id] = _System((row.recipe, *map(row.tag, LABELS[1:])), row.trial, _settings(row)), _seeds(row)
         system, seeds = by_run[run_id]
@@ -258,8 +258,8 @@ def has_measure(table: pa.Table, measure: str) -> bool:
 
 
 def _text(table: ResultTable, unpaired: Sequence[str]) -> str:
-    said = caption(table)
+    text = caption(table)
     if not unpaired:
-        return said
+        return text
     names = "; ".join(unpaired[:3]) + (f" and {len(unpaired) - 3} more" if len(unpaired) > 3 else "")
-    return f"{said} Not compared (evaluated on other queries): {names}."
+    return f"{text} Not compared (evaluated on other queries): {names}."

@@ -108,11 +108,11 @@ def look_up(query_ids: Sequence[str], artifacts: Mapping[str, Place | None], top
 
     def query(query_id: str) -> Query:
         relevant = sorted(judged[query_id], key=lambda doc_id: (-judged[query_id][doc_id], doc_id))
-        found = {
+        retrieved = {
             name: tuple(passage(query_id, doc_id) for doc_id in by_query[query_id][:top])
             for name, by_query in lists.items()
         }
-        return Query(query_id, texts.get(query_id), tuple(passage(query_id, doc_id) for doc_id in relevant), found)
+        return Query(query_id, texts.get(query_id), tuple(passage(query_id, doc_id) for doc_id in relevant), retrieved)
 
     return [query(query_id) for query_id in query_ids], missing
 

@@ -89,9 +89,9 @@ def unfinished(runs: Iterable[TrackedRow]) -> list[TrackedRow]:
     return [run for run in runs if run.status not in ("finished", "cached", "pruned")]
 
 
-def measure_names(found: Iterable[LeaderboardRow]) -> list[str]:
+def measure_names(leaderboard_rows: Iterable[LeaderboardRow]) -> list[str]:
     """Every measure of these rows, the field's favourites first."""
-    names = {name for row in found for name in row.measures}
+    names = {name for row in leaderboard_rows for name in row.measures}
     return [name for name in FAVOURITES if name in names] + sorted(names - set(FAVOURITES))
 
 

@@ -82,16 +82,16 @@ def _choose_place(candidates: Mapping[str, Sequence[Entry]], on: str | None) -> 
     names = place_names(sorted(set[CollectionSplit]().union(*of_each.values())))
     common = set.intersection(*of_each.values())
     if on is not None:
-        asked = {place for place, name in names.items() if on in (name, f"{place.corpus}/{place.split}")}
-        if not asked:
+        matching = {place for place, name in names.items() if on in (name, f"{place.corpus}/{place.split}")}
+        if not matching:
             raise unknown("place", on, names.values(), hint="Write it as CORPUS/SPLIT, or as it is written here.")
-        common &= asked
+        common &= matching
     whole = {place for place in common if not is_slice(place.split)}
     choices = sorted(whole or common)
     if not choices:
         listed = {text: ", ".join(names[place] for place in sorted(places)) for text, places in of_each.items()}
-        said = "; ".join(f"{text!r} on {places}" for text, places in listed.items())
-        raise UserError(f"there are no queries{f' of {on}' if on else ''} that all were evaluated on: {said}")
+        summary = "; ".join(f"{text!r} on {places}" for text, places in listed.items())
+        raise UserError(f"there are no queries{f' of {on}' if on else ''} that all were evaluated on: {summary}")
     if len(choices) > 1:
         typed = " or ".join(_typed(place, names[place]) for place in choices)
         raise UserError(f"all of them were evaluated on {len(choices)} sets of queries; choose one with {typed}")

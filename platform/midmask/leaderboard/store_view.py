@@ -35,5 +35,5 @@ def look(uri: str) -> StoreView:
         UserError: if it does not answer.
     """
     runs, looked = read_runs(uri), datetime.now(UTC)
-    found = rows(runs)
-    return StoreView(uri, runs, found, entries(found), per_query_files(uri), looked)
+    leaderboard_rows = rows(runs)
+    return StoreView(uri, runs, leaderboard_rows, entries(leaderboard_rows), per_query_files(uri), looked)

@@ -64,7 +64,7 @@ def systems(store: StoreView) -> None:
     measured_on = "; ".join(dict.fromkeys(place_text(board, column.place) for column in board.columns))
     st.caption(markdown_text(f"{measured_on}. Bold: the best of its column. {shared(board)}"))
     with st.expander("How to read this table"):
-        st.markdown("\n".join(f"- {markdown_text(one)}" for one in meanings(board)))
+        st.markdown("\n".join(f"- {markdown_text(meaning)}" for meaning in meanings(board)))
     show_costs(board)
     card.show(board, store)
 
@@ -136,31 +136,31 @@ NARROW = 3
 """Measures that are shown if none is chosen."""
 
 
-def choose(found: Sequence[Entry]) -> View:
+def choose(entries: Sequence[Entry]) -> View:
     """Draws the choices over these entries."""
-    every = places_of(found)
-    newest = newest_place(found)
-    corpus = choice("Corpus", "corpus", [*first(newest.corpus, sorted({place.corpus for place in every})), ALL])
-    inside = newest_place(found, "" if corpus == ALL else corpus)
-    split = choice("Split", "split", [*first(inside.split, sorted({place.split for place in every})), ALL])
-    names = place_names(every)
-    places = {place: names[place] for place in _places(every, corpus, split)}
-    known = measure_names(row for entry in found for place in places for row in entry.rows.get(place, ()))
+    all_places = places_of(entries)
+    newest = newest_place(entries)
+    corpus = choice("Corpus", "corpus", [*first(newest.corpus, sorted({place.corpus for place in all_places})), ALL])
+    inside = newest_place(entries, "" if corpus == ALL else corpus)
+    split = choice("Split", "split", [*first(inside.split, sorted({place.split for place in all_places})), ALL])
+    names = place_names(all_places)
+    places = {place: names[place] for place in _places(all_places, corpus, split)}
+    known = measure_names(row for entry in entries for place in places for row in entry.rows.get(place, ()))
     find = st.text_input("Find systems", key="find", placeholder="retromae splade", bind="query-params")
     measures = choices("Measures", "measures", known, known[:NARROW])
     trials = st.toggle("Show the trials of sweeps", key="trials", bind="query-params")
     return View(places, tuple(measures), trials, find)
 
 
-def _places(every: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
+def _places(places: Sequence[CollectionSplit], corpus: str, split: str) -> list[CollectionSplit]:
     """The places that are asked for; slices of splits only by their names."""
-    found = [
+    shown = [
         place
-        for place in every
+        for place in places
         if corpus in (ALL, place.corpus) and (place.split == split or (split == ALL and not is_slice(place.split)))
     ]
-    collections = list(dict.fromkeys((place.corpus, place.collection) for place in found))
-    return sorted(found[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
+    collections = list(dict.fromkeys((place.corpus, place.collection) for place in shown))
+    return sorted(shown[:MOST_PLACES], key=lambda place: (collections.index((place.corpus, place.collection)), *place))
 
 
 FEWEST_POINTS = 2
@@ -175,13 +175,13 @@ UNITS = {HOURS: "hours", BYTES: "bytes", SEARCH: "ms a query"}
 
 def show_costs(board: Board) -> None:
     """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
-    found = {name: systems for name in UNITS if len(systems := costs_of(board, name)) >= FEWEST_POINTS}
-    if not found:
+    by_cost = {name: systems for name in UNITS if len(systems := costs_of(board, name)) >= FEWEST_POINTS}
+    if not by_cost:
         return
     st.subheader("Quality against cost")
-    chosen = st.segmented_control("Cost", list(found), default=next(iter(found)), key="cost", bind="query-params")
-    cost = chosen or next(iter(found))
-    systems = found[cost]
+    chosen = st.segmented_control("Cost", list(by_cost), default=next(iter(by_cost)), key="cost", bind="query-params")
+    cost = chosen or next(iter(by_cost))
+    systems = by_cost[cost]
     names = [_point_name(board, entry) for _, _, entry in systems]
     are_named = len(set(names)) == len(names) <= MOST_NAMED
     front = on_front([(quality, paid) for paid, quality, _ in systems], ("max", "min"))
@@ -199,8 +199,8 @@ def show_costs(board: Board) -> None:
 
 def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
     """Cost, quality and system, of the systems of which both are known, the cheapest first."""
-    found = [(board.cost(entry, cost), entry.value(*board.ranked[1:]), entry) for entry in board.systems.values()]
-    known = [(paid, value.mean, entry) for paid, value, entry in found if paid is not None and value is not None]
+    candidates = [(board.cost(entry, cost), entry.value(*board.ranked[1:]), entry) for entry in board.systems.values()]
+    known = [(paid, value.mean, entry) for paid, value, entry in candidates if paid is not None and value is not None]
     return sorted(known, key=lambda system: (system[0], -system[1]))
 
 

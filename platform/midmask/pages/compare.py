@@ -49,29 +49,29 @@ def show(store: StoreView) -> None:
     with st.sidebar:
         place = choose_place(store.rows)
         measure = choice("Measure", "measure", measure_names(row for row in store.rows if row.place == place))
-    found = comparable(store.entries, place, measure, store.per_query)
-    if len(found.entries) < FEWEST:
+    systems = comparable(store.entries, place, measure, store.per_query)
+    if len(systems.entries) < FEWEST:
         st.info(
             "It takes two systems with values of this measure for each query; here "
-            + ("is one." if found.entries else "is none.")
+            + ("is one." if systems.entries else "is none.")
             + " Choose another collection or measure in the sidebar, or evaluate more."
         )
-        st.caption(markdown_text(not_offered(found)))
+        st.caption(markdown_text(not_offered(systems)))
         return
-    names = choose(found, place, measure)
+    names = choose(systems, place, measure)
     try:
-        comparison = compare_tables({name: found.tables[name] for name in names}, [measure])
+        comparison = compare_tables({name: systems.tables[name] for name in names}, [measure])
     except UserError as error:
         st.info(str(error))
         return
-    standings(found, comparison, measure, store)
+    standings(systems, comparison, measure, store)
     base, *others = names
     with st.sidebar:
         name = choice("Query by query", "of", others)
         side = SIDES[choice("Queries shown", "side", list(SIDES))]
         query = st.text_input("One query, by its id", key="query", bind="query-params").strip()
     pairing = comparison.pairings[name, measure]
-    pair = {one: found.entries[one].rows[place][0] for one in (name, base)}
+    pair = {system: systems.entries[system].rows[place][0] for system in (name, base)}
     st.subheader(markdown_text(f"{name} against {base}"))
     draw(histogram(pairing, measure), "histogram", 420)
     st.caption(
@@ -95,70 +95,70 @@ def choose_place(rows: Sequence[LeaderboardRow]) -> CollectionSplit:
     return by_name[choice("Evaluated on", "place", list(by_name))]
 
 
-def choose(found: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
+def choose(systems: ComparableSystems, place: CollectionSplit, measure: str) -> list[str]:
     """Draws the choice of a baseline and of systems; the baseline comes first."""
     with st.sidebar:
-        base = choice("Held against", "base", first(found.baseline(), found.entries))
-        others = found.others(place, measure, base)
+        base = choice("Held against", "base", first(systems.baseline(), systems.entries))
+        others = systems.others(place, measure, base)
         return [base, *choices("Systems", "systems", others, others[:SHOWN])]
 
 
-def standings(found: ComparableSystems, comparison: SystemComparison, measure: str, store: StoreView) -> None:
+def standings(systems: ComparableSystems, comparison: SystemComparison, measure: str, store: StoreView) -> None:
     """Wins, losses and ties of each system, with the test of its difference. Sign and significance are words and marks;
     the colour repeats them.
     """
     lines = []
-    for one in comparison.standings(measure)[1:]:
-        assert one.test is not None and one.pairing is not None, "only the first system is not tested"
+    for standing in comparison.standings(measure)[1:]:
+        assert standing.test is not None and standing.pairing is not None, "only the first system is not tested"
         lines.append(
             {
-                "System": link(store.link(_newest(found.entries[one.system])), one.system),
-                measure: one.mean,
-                "Difference": tinted(one.test.outcome, one.difference),
-                "Verdict": tinted(one.test.outcome),
-                "95% interval": one.interval,
-                "p (Holm)": markdown_text(one.p),
-                **{"Wins": one.pairing.wins, "Losses": one.pairing.losses, "Ties": one.pairing.ties},
+                "System": link(store.link(_newest(systems.entries[standing.system])), standing.system),
+                measure: standing.mean,
+                "Difference": tinted(standing.test.outcome, standing.difference),
+                "Verdict": tinted(standing.test.outcome),
+                "95% interval": standing.interval,
+                "p (Holm)": markdown_text(standing.p),
+                **{"Wins": standing.pairing.wins, "Losses": standing.pairing.losses, "Ties": standing.pairing.ties},
             }
         )
     show_table(lines, "standings")
-    st.caption(markdown_text(" ".join([caption(comparison), not_offered(found)])))
+    st.caption(markdown_text(" ".join([caption(comparison), not_offered(systems)])))
 
 
 def _newest(entry: Entry) -> TrackedRow:
-    return max((row.run for own in entry.rows.values() for row in own), key=lambda run: run.started)
+    return max((row.run for rows in entry.rows.values() for row in rows), key=lambda run: run.started)
 
 
-def not_offered(found: ComparableSystems) -> str:
+def not_offered(systems: ComparableSystems) -> str:
     """Which systems cannot be chosen, and why; empty if all can."""
-    said = []
-    if found.without:
-        names = ", ".join(found.without[:FEWEST]) + (" and others" if len(found.without) > FEWEST else "")
-        said.append(f"Not offered: {len(found.without)} systems whose runs keep no values per query ({names}).")
-    if found.unread:
-        said.append(f"The {found.unread:,} oldest systems here are not offered.")
-    return " ".join(said)
+    reasons = []
+    if systems.without:
+        names = ", ".join(systems.without[:FEWEST]) + (" and others" if len(systems.without) > FEWEST else "")
+        reasons.append(f"Not offered: {len(systems.without)} systems whose runs keep no values per query ({names}).")
+    if systems.unread:
+        reasons.append(f"The {systems.unread:,} oldest systems here are not offered.")
+    return " ".join(reasons)
 
 
 ComparedRuns = Mapping[str, LeaderboardRow]
 """Name -> a run, of a system and of the one that it is held against, in this order."""
 
 
-def one_by_one(own: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
+def one_by_one(pairing: Pairing, pair: ComparedRuns, measure: str, query: str, side: Sided) -> None:
     """Cards of queries: one, or those that differ most.
 
     Args:
         query: the id of one; empty: those that differ most on this side.
     """
-    chosen = [query] if query in own.queries else [] if query else widest(own, COUNT, side)
+    chosen = [query] if query in pairing.queries else [] if query else widest(pairing, COUNT, side)
     if not chosen:
         st.info(
             f"Query {query} is none that both systems have." if query else
             "There is no such query: on all of them the two systems are equal."
         )  # fmt: skip
         return
-    values = own.values
-    show_queries(pair, {one: values[one] for one in chosen}, measure)
+    values = pairing.values
+    show_queries(pair, {query_id: values[query_id] for query_id in chosen}, measure)
     st.caption("The lists are those of each system's first seed; the values are means over its seeds.")
 
 
@@ -167,9 +167,9 @@ BINS = 40
 """Half of them for wins, half for losses."""
 
 
-def histogram(own: Pairing, measure: str) -> go.Figure:
+def histogram(pairing: Pairing, measure: str) -> go.Figure:
     """Numbers of queries over the difference, without ties; the mean of all queries, with its interval."""
-    differences_N = own.difference_N
+    differences_N = pairing.difference_N
     reach = max(0.1, float(np.abs(differences_N).max()))
     unequal_N = differences_N[np.abs(differences_N) > EQUAL]
     kinds = np.where(unequal_N > 0, "wins", "losses")
@@ -204,7 +204,7 @@ def show_queries(rows: ComparedRuns, values: Mapping[str, tuple[float, float]], 
         values: query -> its value in either run.
     """
     lists = [(name, artifact_place(row.run, row.place.corpus, row.place.split)) for name, row in rows.items()]
-    found, missing = _read(tuple(values), lists)
+    queries, missing = _read(tuple(values), lists)
     if missing:
         st.caption(
             markdown_text(f"Texts or lists of {', '.join(missing)} were deleted, or cannot be reached from here.")
@@ -220,7 +220,7 @@ def show_queries(rows: ComparedRuns, values: Mapping[str, tuple[float, float]], 
                 "longest": LONGEST,
             }
         )
-        for query in found
+        for query in queries
     ]
     st.html("".join(cards))
 

@@ -28,18 +28,18 @@ def arguments() -> argparse.Namespace:
 def page() -> None:
     st.set_page_config(page_title="midmask", layout="wide")  # an icon would come from another host
     st.html(STYLE)
-    given = arguments()
+    flags = arguments()
     try:
-        uri = resolve_tracking_uri(given.tracking_uri, home())
+        uri = resolve_tracking_uri(flags.tracking_uri, home())
         store = store_at(uri)
     except UserError as error:
-        without_runs(str(error), given.verdict)
+        without_runs(str(error), flags.verdict)
         return
     pages = [  # all but the first live at their titles in small letters
         st.Page(partial(board.show, store), title="Leaderboard", default=True),
         st.Page(partial(compare.show, store), title="Compare", url_path="compare"),
         st.Page(partial(sweep.show, store), title="Sweep", url_path="sweep"),
-        st.Page(partial(search.show, given.verdict), title="Search", url_path="search"),
+        st.Page(partial(search.show, flags.verdict), title="Search", url_path="search"),
     ]
     chosen = st.navigation(pages, position="top")
     st.header(chosen.title)

@@ -44,8 +44,8 @@ def show_table(lines: Sequence[Mapping[str, object]], label: str) -> None:
 
 def tinted(outcome: ComparisonOutcome, text: str = "") -> str:
     """The text, else what the outcome is called, in the colour of an outcome, as Markdown."""
-    said, colour = VERDICTS[outcome]
-    return f":{colour}[{text or said}]"
+    name, colour = VERDICTS[outcome]
+    return f":{colour}[{text or name}]"
 
 
 def badge(state: str) -> str:

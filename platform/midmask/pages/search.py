@@ -93,7 +93,7 @@ def controls(site: "SideBySide") -> tuple[str, str, str]:
     with one_side:
         left = choice("Left", "left", first(site.recommended, site.systems))
     with other_side:
-        other = next(one for one in others if one != site.recommended)
+        other = next(system for system in others if system != site.recommended)
         right = choice("Right", "right", first(other, site.systems))
     return " ".join((query or "").split()), left, right
 
@@ -160,7 +160,7 @@ def _keep(store: JudgementStore, key: str, query: str, doc_id: str) -> None:
 
 def _heading(site: "SideBySide", label: str) -> str:
     roles = {"recommended": site.recommended, "baseline": site.baseline}
-    spans = "".join(f'<span class="badge">{role}</span>' for role, own in roles.items() if label == own)
+    spans = "".join(f'<span class="badge">{role}</span>' for role, system in roles.items() if label == system)
     return f'<div class="mm-side"><b>{escape(label)}</b>{spans}</div>'
 
 
@@ -204,6 +204,6 @@ def _matches(text: str, query: str) -> list[tuple[int, int]]:
     import Stemmer
 
     stem = Stemmer.Stemmer("english").stemWord
-    asked = re.findall(WORD, query.lower())
-    wanted = {stem(word) for word in asked if word not in FUNCTION_WORDS} or {stem(word) for word in asked}
-    return [found.span() for found in re.finditer(WORD, text) if stem(found.group().lower()) in wanted]
+    words = re.findall(WORD, query.lower())
+    stems = {stem(word) for word in words if word not in FUNCTION_WORDS} or {stem(word) for word in words}
+    return [match.span() for match in re.finditer(WORD, text) if stem(match.group().lower()) in stems]

@@ -70,16 +70,16 @@ def finished(sweep: SweepResult, parent: TrackedRow, store: StoreView) -> None:
         st.markdown(f"- {markdown_text(sentence)}")
     show_comparison(sweep, link(store.link(parent), parent.run_id[:8]))
     pruned = len(sweep.points) - len(sweep.complete)
-    told = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
+    counts = f"{len(sweep.complete)} points ran to the end" + (f", {pruned} pruned" if pruned else "")
     floor = "not known" if sweep.noise_floor is None else f"{sweep.noise_floor.value:.4f}"
-    st.caption(f"{told}. Noise floor on dev {floor}: the green band holds what may be as good as the best.")
+    st.caption(f"{counts}. Noise floor on dev {floor}: the green band holds what may be as good as the best.")
     show_points(sweep, store)
 
 
 def over_a_parameter(sweep: SweepResult) -> None:
     """The measure over a parameter, as chosen."""
-    numbers_first = sorted(choices(sweep), key=lambda one: not figures.is_numeric(sweep, one))
-    by_label = {one.label: one for one in numbers_first}
+    numbers_first = sorted(choices(sweep), key=lambda parameter: not figures.is_numeric(sweep, parameter))
+    by_label = {parameter.label: parameter for parameter in numbers_first}
     with st.sidebar:
         across = by_label[choice("Across", "across", list(by_label))]
     draw(figures.lines(sweep, across), "lines", 440)
@@ -95,33 +95,33 @@ def show_comparison(sweep: SweepResult, logged: str) -> None:
     Args:
         logged: the link to the sweep's run, by which the keyboard reaches a table that is wider than a phone.
     """
-    found = [one.to_floor["test"] for one in sweep.systems if one.to_floor]
-    if not found:
+    on_test = [system.to_floor["test"] for system in sweep.systems if system.to_floor]
+    if not on_test:
         return
     st.subheader("Final comparison")
-    show_table([_system(sweep, one) | {"MLflow": logged} for one in sweep.systems], "comparison")
-    dev = next(one.to_floor["dev"] for one in sweep.systems if one.to_floor)
+    show_table([_system(sweep, system) | {"MLflow": logged} for system in sweep.systems], "comparison")
+    dev = next(system.to_floor["dev"] for system in sweep.systems if system.to_floor)
     st.caption(
         f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
-        f"{found[0].queries:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
+        f"{on_test[0].queries:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
     )
 
 
-def _system(sweep: SweepResult, one: ComparedSystem) -> dict[str, object]:
-    line: dict[str, object] = {"System": markdown_text(one.label)}
+def _system(sweep: SweepResult, system: ComparedSystem) -> dict[str, object]:
+    line: dict[str, object] = {"System": markdown_text(system.label)}
     for split, what in SPLITS.items():
-        line[f"{split} {sweep.measure}, {what}"] = f"{one.means[split]:.4f}"
-        own = one.to_floor.get(split)
-        line[f"{split}, to {sweep.floor}: 95% interval, p"] = MISSING if own is None else _tested(own)
-        line[f"Verdict on {split}"] = MISSING if own is None else tinted(own.outcome)
+        line[f"{split} {sweep.measure}, {what}"] = f"{system.means[split]:.4f}"
+        row = system.to_floor.get(split)
+        line[f"{split}, to {sweep.floor}: 95% interval, p"] = MISSING if row is None else _tested(row)
+        line[f"Verdict on {split}"] = MISSING if row is None else tinted(row.outcome)
     return line
 
 
-def _tested(own: DifferenceToFloor) -> str:
+def _tested(row: DifferenceToFloor) -> str:
     """A difference, its interval and its p."""
-    difference = MISSING if own.difference is None else f"{own.difference:+.4f}"
-    low, high = (-math.inf if own.low is None else own.low), (math.inf if own.high is None else own.high)
-    return f"{tinted(own.outcome, difference)} :small[:gray[{low:+.4f} … {high:+.4f}, p {own.p:.2g}]]"
+    difference = MISSING if row.difference is None else f"{row.difference:+.4f}"
+    low, high = (-math.inf if row.low is None else row.low), (math.inf if row.high is None else row.high)
+    return f"{tinted(row.outcome, difference)} :small[:gray[{low:+.4f} … {high:+.4f}, p {row.p:.2g}]]"
 
 
 def show_points(sweep: SweepResult, store: StoreView) -> None:
@@ -134,7 +134,7 @@ def show_points(sweep: SweepResult, store: StoreView) -> None:
         {
             "Point": point.label,
             "Mark": point.mark or "",
-            **{one.measure: point.values.get(one.measure) for one in sweep.objectives},
+            **{objective.measure: point.values.get(objective.measure) for objective in sweep.objectives},
             "Against the best on dev": _against(point),
             "MLflow": links.get(point.run),
         }
@@ -142,7 +142,7 @@ def show_points(sweep: SweepResult, store: StoreView) -> None:
     ]
     st.subheader("Everything that was tried")
     columns = {
-        **{one.measure: st.column_config.NumberColumn(format="%.4g") for one in sweep.objectives},
+        **{objective.measure: st.column_config.NumberColumn(format="%.4g") for objective in sweep.objectives},
         "MLflow": st.column_config.LinkColumn(display_text="open"),
     }
     st.dataframe(pd.DataFrame(lines), hide_index=True, column_config=columns, alt="points")

@@ -61,12 +61,12 @@ class Trials:
     """All trials of a sweep, each point once, in the order of asking."""
 
     sweep: Sweep
-    found: Sequence[Outcome]
+    outcomes: Sequence[Outcome]
 
     @cached_property
     def all(self) -> list[Trial]:
         points: dict[str, Outcome] = {}
-        for outcome in self.found:
+        for outcome in self.outcomes:
             label = describe_point(self.sweep.space, outcome.parameters)
             if label not in points or outcome.complete:  # a sampler may ask for a point twice
                 points[label] = outcome
@@ -117,7 +117,7 @@ def systems_of(entrants: Sequence[Entrant], bm25: Mapping[str, Step], storage: P
     for entrant in entrants:
         evaluations.setdefault(entrant.label, []).append(entrant.evaluations)
     return [
-        System(label, {split: [load(own[split].place(storage)) for own in seeds] for split in SPLITS})
+        System(label, {split: [load(steps[split].place(storage)) for steps in seeds] for split in SPLITS})
         for label, seeds in (*evaluations.items(), (BM25, [bm25]))
     ]
 
@@ -143,10 +143,10 @@ def conclude(trials: Trials, compared: Sequence[System]) -> SweepResult:
             SweepMeasure(measure=name, mode=mode) for name, mode in zip(space.objectives, MODES, strict=False)
         ),
         parameters=tuple(
-            SweepParameter(path=path, label=name, log=one.log, constant=one.is_constant)
-            for (path, one), name in zip(space.parameters.items(), labels(space).values(), strict=True)
+            SweepParameter(path=path, label=name, log=distribution.log, constant=distribution.is_constant)
+            for (path, distribution), name in zip(space.parameters.items(), labels(space).values(), strict=True)
         ),
-        points=tuple(_point(sweep, one, one.label in front, standings.get(one.label)) for one in trials.all),
+        points=tuple(_point(sweep, trial, trial.label in front, standings.get(trial.label)) for trial in trials.all),
         best=trials.best.label,
         noise_floor=None
         if noise is None
@@ -165,16 +165,16 @@ def final_comparison(compared: Sequence[System], measure: str) -> dict[str, Any]
     last = [bm25, *systems[1:]][-1]
     floor = next((system.label for system in systems if system.label == "none"), last.label)
     rows = {split: against(compared, floor, split, measure) for split in SPLITS}
-    told = []
+    results = []
     for system in systems:
-        to_floor = {split: own[system.label] for split, own in rows.items() if system.label != floor}
+        to_floor = {split: by_label[system.label] for split, by_label in rows.items() if system.label != floor}
         differences = {
             split: DifferenceToFloor(**{**vars(row), "p": row.p_corrected}, outcome=outcome(row))
             for split, row in to_floor.items()
         }
         means = {split: system.values(split, measure) for split in SPLITS}
-        told.append(ComparedSystem(label=system.label, **means, to_floor=differences))
-    return {"systems": tuple(told), "floor": floor}
+        results.append(ComparedSystem(label=system.label, **means, to_floor=differences))
+    return {"systems": tuple(results), "floor": floor}
 
 
 def _point(sweep: Sweep, trial: Trial, on_front: bool, row: Comparison | None) -> SweepPoint:
@@ -218,7 +218,7 @@ def full_report(sweep: SweepResult, compared: Sequence[System]) -> str:
         trials_table(sweep),
         f"Comparison on {sweep.corpus} (chosen on dev; test is reported once, for these systems alone):",
         comparison_table(compared, sweep.floor, sweep.measure, measures),
-        notes({f"{one.label}, {split}": done[0] for one in compared for split, done in one.evaluations.items()}),
+        notes({f"{entry.label}, {split}": done[0] for entry in compared for split, done in entry.evaluations.items()}),
         *others,
     ]
     return "\n\n".join(parts)
@@ -234,14 +234,14 @@ def trials_table(sweep: SweepResult) -> str:
     """A Markdown table with a row per trial in the order of asking: its parameters, measurements, comparison with the
     best, and end.
     """
-    parameters = [one for one in sweep.parameters if not one.constant]
-    objectives = [one.measure for one in sweep.objectives]
+    parameters = [choice for choice in sweep.parameters if not choice.constant]
+    objectives = [objective.measure for objective in sweep.objectives]
     probes = range(max((len(point.probes) for point in sweep.points), default=0))
-    headers = [*(one.label for one in parameters), *(f"probe {number + 1}" for number in probes), *objectives]
+    headers = [*(choice.label for choice in parameters), *(f"probe {number + 1}" for number in probes), *objectives]
     rows = []
     for point in sweep.points:
         tried, row = point.parameters, point.to_best
-        cells = [value_text(tried[one.path]) if one.path in tried else MISSING for one in parameters]
+        cells = [value_text(tried[choice.path]) if choice.path in tried else MISSING for choice in parameters]
         cells += [f"{point.probes[number]:.4f}" if number < len(point.probes) else MISSING for number in probes]
         cells += [number_cell(point.values.get(sweep.measure), ".4f")]
         cells += [number_cell(point.values.get(sweep.cost), ".5g")] if sweep.cost else []

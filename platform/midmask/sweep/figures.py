@@ -87,25 +87,25 @@ def table(sweep: SweepResult) -> pd.DataFrame:
     """The points that ran to the end, in the order of asking: point, and objectives and parameters by their names. A
     parameter that a point lacks is missing there; one that is not of numbers alone is text.
     """
-    numeric = {one.path: is_numeric(sweep, one) for one in sweep.parameters}
+    numeric = {parameter.path: is_numeric(sweep, parameter) for parameter in sweep.parameters}
     rows = []
     for point in sweep.complete:
         values = {path: value if numeric[path] else value_text(value) for path, value in point.parameters.items()}
-        named = {one.label: values[one.path] for one in sweep.parameters if one.path in values}
+        named = {parameter.label: values[parameter.path] for parameter in sweep.parameters if parameter.path in values}
         rows.append({"point": escape(point.label), **point.values, **named})
     return pd.DataFrame(rows)
 
 
-def is_numeric(sweep: SweepResult, one: SweepParameter) -> bool:
+def is_numeric(sweep: SweepResult, parameter: SweepParameter) -> bool:
     """Whether all values of a parameter are numbers."""
-    values = [point.parameters[one.path] for point in sweep.complete if one.path in point.parameters]
+    values = [point.parameters[parameter.path] for point in sweep.complete if parameter.path in point.parameters]
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def lines(sweep: SweepResult, over: SweepParameter) -> go.Figure:
     """The measure over a parameter, a line for each choice of the others; dashed: points that lack it."""
     frame, others = table(sweep), "others"
-    labels = [one.label for one in choices(sweep) if one.path != over.path]
+    labels = [parameter.label for parameter in choices(sweep) if parameter.path != over.path]
     frame[others] = [
         ", ".join(f"{name} {escape(value_text(row[name]))}" for name in labels if not pd.isna(row[name]))
         for row in frame.to_dict("records")

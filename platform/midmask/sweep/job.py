@@ -22,19 +22,19 @@ log = logging.getLogger(__name__)
 def sweep(options: Options, flags: Namespace, path: Path) -> None:
     """The whole of a sweep job: reads the space, applies the flags, runs, prints."""
     space = load_space(path)
-    given = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
-    one = sweep_for(options, override(space, given))
-    refuse_missing_splits(expected_steps(one))
+    changes = {name: getattr(flags, name) for name in ("search", "trials") if getattr(flags, name) is not None}
+    planned_sweep = sweep_for(options, override(space, changes))
+    refuse_missing_splits(expected_steps(planned_sweep))
     if options.dry_run:
-        print(describe(one))
-        tell_cost(expected_steps(one), options, side_by_side=True)
+        print(describe(planned_sweep))
+        tell_cost(expected_steps(planned_sweep), options, side_by_side=True)
         return
-    for note in scale_notes(one.recipe, options):
+    for note in scale_notes(planned_sweep.recipe, options):
         log.warning("%s", note)
     from midmask.sweep.run import run_sweep  # here, so that a dry run waits for neither Ray nor MLflow
 
-    report, model = run_sweep(one)
-    print(ending(options, report, (), {"model": model}, next_step=_search_command(model, one.recipe.corpus)))
+    report, model = run_sweep(planned_sweep)
+    print(ending(options, report, (), {"model": model}, next_step=_search_command(model, planned_sweep.recipe.corpus)))
 
 
 def _search_command(model: Place, corpus: CorpusConfig) -> str:

@@ -193,10 +193,10 @@ def _refuse_idle(options: Options, space: Space) -> None:
 
 def _check_measure(space: Space, recipe: Recipe) -> None:
     """Raises UserError for a measure that no trial's evaluation will tell."""
-    told = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
-    if space.measure not in told:
+    measured = recipe.evaluation.measures or (*measures.DEFAULT, "R@1000", *DEFAULT_BY_ANSWERS)
+    if space.measure not in measured:
         raise UserError(
-            f"measure = {space.measure!r} is not among those that are measured ({', '.join(told)}); name it in "
+            f"measure = {space.measure!r} is not among those that are measured ({', '.join(measured)}); name it in "
             "settings: evaluation.measures"
         )
 
@@ -209,7 +209,7 @@ def describe(sweep: Sweep) -> str:
     lines = ["configuration:", *(f"  {path} = {value}" for path, value in flatten(sweep.recipe).items())]
     space, finished = sweep.space, (sweep.place / RECORD).exists()
     lines += ["", f"sweep {sweep.study}: {space.search} search of {budget(space)} trials, {done} of them done"]
-    lines += [f"  {path}: {one.model_dump(exclude_defaults=True)}" for path, one in space.parameters.items()]
+    lines += [f"  {path}: {domain.model_dump(exclude_defaults=True)}" for path, domain in space.parameters.items()]
     lines += scale_notes(sweep.recipe, sweep.options)
     lines += [f"  baselines: bm25, {', '.join(space.baselines)}; seeds {list(space.seeds)}"]
     lines += ["  finished: the result would be printed again" if finished else "  to do"]

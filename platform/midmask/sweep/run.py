@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 def measure_entrants(entrants: Sequence[Entrant], job: TrackedJob) -> None:
     """Evaluates every entrant on every split, and tracks it as a system."""
-    targets = [step for one in entrants for step in one.evaluations.values()]
+    targets = [step for entrant in entrants for step in entrant.evaluations.values()]
     systems = [
         TrackedSystem(f"{one.label}, seed {one.seed}", one.recipe, one.evaluations, main=SPLITS[-1]) for one in entrants
     ]
@@ -101,10 +101,10 @@ def _make_sweep(sweep: Sweep, job: TrackedJob, out: Place) -> dict[str, Any]:
         observer = TrialsObserver(job, context, sweep=sweep.fingerprint)
         observer.complete(outcomes(study, sweep.space))
         with channel.forwarding(observer):
-            found = search(context, study, left, recipe.pretrain.seed)
-        observer.close(found)
+            finished = search(context, study, left, recipe.pretrain.seed)
+        observer.close(finished)
     job.progress.enter("comparison", Graph.left_in(storage, comparison).unfinished.values())
-    trials = Trials(sweep, found)
+    trials = Trials(sweep, finished)
     log.info("best on dev: %s; comparing it with its baselines", trials.best.label)
     chosen = entrants(trials)
     measure_entrants(chosen, job)
@@ -136,8 +136,8 @@ def entrants(trials: Trials) -> list[Entrant]:
     """
     sweep, space, chosen = trials.sweep, trials.sweep.space, [trials.best]
     if space.cost:
-        found = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
-        chosen += [found[name] for name in space.marks if name in found and found[name] != trials.best]
+        marked = {mark_of(space, trial.outcome.parameters): trial for trial in trials.complete}
+        chosen += [marked[name] for name in space.marks if name in marked and marked[name] != trials.best]
     points = [trial.outcome.parameters for trial in chosen]
     recipes = {
         mark_of(space, point) or f"{sweep.recipe.name} {briefly(space, point)}": apply_changes(sweep.recipe, point)
@@ -145,4 +145,4 @@ def entrants(trials: Trials) -> list[Entrant]:
     }
     recipes |= {baseline.name: baseline for baseline in sweep.baselines}
     systems = [entrants_of(label, recipe, space.seeds, sweep.survey) for label, recipe in recipes.items()]
-    return [one for seed in zip(*systems, strict=True) for one in seed]
+    return [entrant for seed in zip(*systems, strict=True) for entrant in seed]

@@ -46,7 +46,7 @@ class Distribution(Config):
     def _one_value_is_a_list_of_one(cls, conditions: object) -> object:
         if not isinstance(conditions, dict):
             return conditions
-        return {path: wanted if isinstance(wanted, list | tuple) else [wanted] for path, wanted in conditions.items()}
+        return {path: needed if isinstance(needed, list | tuple) else [needed] for path, needed in conditions.items()}
 
     @model_validator(mode="after")
     def _something_is_given(self) -> "Distribution":
@@ -141,12 +141,12 @@ class Space(Config):
         for path, distribution in self.parameters.items():
             if self.search == "grid" and not distribution.values:
                 raise ValueError(f"parameters.{path}: --search grid needs values; there is only a range")
-            for other, wanted in distribution.when.items():
+            for other, needed in distribution.when.items():
                 if other not in above:
                     hint = "A condition looks at parameters that stand above it."
                     raise unknown("parameter", other, [*above], hint=f"In parameters.{path}.when. {hint}")
                 values = list(above[other].values)
-                if impossible := [value for value in wanted if value not in values]:
+                if impossible := [value for value in needed if value not in values]:
                     where = f"parameters.{path}.when"
                     raise ValueError(f"{where}: {other} is never {impossible[0]!r}; its values are {values}")
             above[path] = distribution
@@ -166,7 +166,7 @@ def load_space(path: Path) -> Space:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        names = ", ".join(sorted(found.name for found in path.parent.glob("*.yaml"))) or "none"
+        names = ", ".join(sorted(file.name for file in path.parent.glob("*.yaml"))) or "none"
         raise UserError(f"search space {path}: no such file; in {path.parent}: {names}") from None
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:  # such as no UTF-8; the date 2024-13-99
         raise UserError(f"search space {path}: no YAML can be read from it ({reason(error)})") from None
@@ -186,7 +186,7 @@ MOST = 2000
 
 def is_active(distribution: Distribution, point: Mapping[str, ParameterValue]) -> bool:
     """Whether a parameter exists in a point whose parameters above it are known."""
-    return all(path in point and point[path] in wanted for path, wanted in distribution.when.items())
+    return all(path in point and point[path] in needed for path, needed in distribution.when.items())
 
 
 def complete(space: Space, choose: Callable[[str, Distribution], ParameterValue]) -> ParameterPoint:

@@ -69,14 +69,14 @@ def open_study(storage: optuna.storages.BaseStorage, name: str, space: Space) ->
 def outcomes(study: optuna.Study, space: Space) -> list[Outcome]:
     """The finished trials, in the order in which they were asked."""
     last = len(space.shares)
-    found = []
+    finished = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         measures = dict(trial.intermediate_values)
         if len(measures) < last:  # Ray hands over the result at which a scheduler ends a trial as its value alone
             measures[len(measures) + 1] = trial.values[0]
         is_complete = last in measures
-        found.append(Outcome(trial.params, measures, is_complete, tuple(trial.values) if is_complete else ()))
-    return found
+        finished.append(Outcome(trial.params, measures, is_complete, tuple(trial.values) if is_complete else ()))
+    return finished
 
 
 @dataclass(frozen=True)

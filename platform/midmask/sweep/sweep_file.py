@@ -163,10 +163,10 @@ def choices(sweep: SweepResult) -> list[SweepParameter]:
     some lack adds nothing to its condition.
     """
     kinds = {
-        one.path: {str(point.parameters.get(one.path, "absent")) for point in sweep.complete}
-        for one in sweep.parameters
+        parameter.path: {str(point.parameters.get(parameter.path, "absent")) for point in sweep.complete}
+        for parameter in sweep.parameters
     }
-    return [one for one in sweep.parameters if len(kinds[one.path]) > 1 and not one.constant]
+    return [parameter for parameter in sweep.parameters if len(kinds[parameter.path]) > 1 and not parameter.constant]
 
 
 def value_text(value: ParameterValue) -> str:

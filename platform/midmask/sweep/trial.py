@@ -92,9 +92,9 @@ def run_trial(context: TrialContext, parameters: ParameterPoint, report: Report)
         if rung.pretrained is not None:
             runner.compute(rung.pretrained)
         trained = time.perf_counter()
-        found = Measured.by(rung.evaluation, runner.compute(rung.evaluation), context.storage)
-        tell(RungMeasured(number, rung.share, time.perf_counter() - trained, found))
-        objectives = found.of(space.objectives if number == len(rungs) else space.objectives[:1])
+        measured = Measured.by(rung.evaluation, runner.compute(rung.evaluation), context.storage)
+        tell(RungMeasured(number, rung.share, time.perf_counter() - trained, measured))
+        objectives = measured.of(space.objectives if number == len(rungs) else space.objectives[:1])
         report({"rung": number, **{objective(place): value for place, value in enumerate(objectives)}})
 
 
@@ -105,7 +105,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: in
     """
     space = context.space
     if left.count:
-        wanted = TrialSearch(
+        searcher = TrialSearch(
             study=study.study_name,
             storage=study._storage,
             sampler=sampler(space, seed + len(study.trials)),  # resumed: not the first points over again
@@ -118,7 +118,7 @@ def search(context: TrialContext, study: optuna.Study, left: Remaining, seed: in
         def tell(point: ParameterPoint, how: EarlyEnd) -> None:
             context.channel.push(TrialEvent(fingerprint(point), EndedEarly(how)))
 
-        run_trials(partial(run_trial, context), wanted, left.count, context.use, halving, context.storage, tell)
+        run_trials(partial(run_trial, context), searcher, left.count, context.use, halving, context.storage, tell)
     return outcomes(study, space)
 
 

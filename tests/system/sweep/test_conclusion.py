@@ -126,11 +126,11 @@ def check_lost_reports(one: Sweep, found: Trials, heard: Here, folder: Path) -> 
         for told in heard.told:
             if not isinstance(told.event, RungMeasured):
                 observer(told)
-        observer.close(found.found)
+        observer.close(found.outcomes)
     trials = [run for run in read_runs(uri) if run.parent_id]
     assert {run.status for run in trials} == {"finished"}
     measured = sorted(run.metrics["words/dev/nDCG_at_10"] for run in trials)
-    assert measured == sorted(outcome.last for outcome in found.found)
+    assert measured == sorted(outcome.last for outcome in found.outcomes)
 
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
