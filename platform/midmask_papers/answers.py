@@ -168,7 +168,7 @@ def decide_claims(experiments: Sequence[Experiment], statistics: Sequence[Statis
     """Every claim at each experiment; one that statistics decide without any result, at `TEXTS` alone."""
     rows = []
     for claim in CLAIMS.values():
-        rulings = [claim.decide(one.results, statistics) for one in experiments]
+        rulings = [claim.decide(experiment.results, statistics) for experiment in experiments]
         is_alone = claim.decide(TEXTS.results, statistics).outcome != "not measured"
         measured = {
             place: ruling
@@ -190,7 +190,7 @@ def page(
     """
     columns = [*experiments, TEXTS]
     rows = decide_claims(columns, statistics)
-    titles = "\n".join(f"- {letter}: {one.title}" for letter, one in zip(ascii_uppercase, columns, strict=False))
+    titles = "\n".join(f"- {letter}: {column.title}" for letter, column in zip(ascii_uppercase, columns, strict=False))
     parts = [beginning, titles, METHOD, "\n".join(f"- {line}" for line in _summary(rows))]
     for name in PAPERS:
         parts.append(f"## {paper(name).citation}")
@@ -212,7 +212,7 @@ def _summary(rows: Sequence[ClaimPoints]) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
     for row in rows:
         outcomes = {ruling.outcome for ruling in row.rulings.values()} or {"not measured"}
-        kind = next(said for outcome, said in PLURALS.items() if outcome in outcomes)
+        kind = next(plural for outcome, plural in PLURALS.items() if outcome in outcomes)
         if {"holds", "does not hold"} <= outcomes:
             kind = "hold at one point and not at another"
         kinds.setdefault(kind, []).append(row.claim.name)
@@ -241,10 +241,10 @@ def _section(rows: Sequence[ClaimPoints]) -> Iterator[str]:
 
 def _point(ruling: Ruling) -> str:
     """The verdict with the estimate, its interval and the published size, in hundredths."""
-    said: str = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
+    cell: str = "cannot be told" if ruling.outcome == "not decidable" else ruling.outcome
     if (estimate := ruling.estimate) is not None:
-        said += f" {points(estimate.value)} [{points(estimate.low)}, {points(estimate.high)}]"
-    return said if ruling.published is None else f"{said}, published {points(ruling.published)}"
+        cell += f" {points(estimate.value)} [{points(estimate.low)}, {points(estimate.high)}]"
+    return cell if ruling.published is None else f"{cell}, published {points(ruling.published)}"
 
 
 def main() -> int:

@@ -138,7 +138,7 @@ class Claim(Config):
         """Label -> number, without doubtful values."""
         fields = {**self.of, **selector, "note": ""}
         numbers = published(self.paper, fields["table"])
-        return {one.label: one for one in numbers if all(getattr(one, name) == fields[name] for name in fields)}
+        return {cell.label: cell for cell in numbers if all(getattr(cell, name) == fields[name] for name in fields)}
 
 
 def _name(number: Published) -> str:
@@ -189,13 +189,13 @@ def no_trec_difference(results: Results, statistics: Sequence[Statistic]) -> Rul
     weak = [
         condition
         for place, group in groups
-        for condition in below_floor(list(dict.fromkeys(one.key for one in group)), [place], results, "nDCG@10")
+        for condition in below_floor(list(dict.fromkeys(result.key for result in group)), [place], results, "nDCG@10")
     ]
     return Ruling(
         "not decidable" if weak else "does not hold" if significant else "holds",
         f"{len(significant)} of {len(pairs)} pairs differ significantly{f' ({named})' if named else ''}; the largest "
         f"difference is {points(largest.difference)}, the least to be found there {points(largest.detectable)}",
-        representations=tuple(dict.fromkeys(one.key.representation for _, group in groups for one in group)),
+        representations=tuple(dict.fromkeys(result.key.representation for _, group in groups for result in group)),
         weak=tuple(weak),
     )
 
@@ -245,5 +245,5 @@ CHECKS: Registry[Callable[[Results, Sequence[Statistic]], Ruling]] = Registry(
 _LIST = TypeAdapter(tuple[Claim, ...])
 _TEXT = (files("midmask_papers") / "claims.yaml").read_text(encoding="utf-8")
 
-CLAIMS: Registry[Claim] = Registry("claim", {one.name: one for one in read_list(_LIST, _TEXT, "claims.yaml")})
+CLAIMS: Registry[Claim] = Registry("claim", {claim.name: claim for claim in read_list(_LIST, _TEXT, "claims.yaml")})
 """All claims, in the papers' order."""

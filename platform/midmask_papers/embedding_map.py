@@ -43,8 +43,8 @@ def read_pairs(evaluation: Artifact) -> tuple[Floats, Floats]:
     if "encoder" in searched.record["inputs"]:  # BM25's list is joined with the encoder's
         searched = _input(searched, "encoder")
     queries, passages, tokens = (_input(searched, role) for role in ("queries", "passages", "tokens"))
-    asked, texts = blocks_in([queries.place / SELECTION]), passage_blocks(tokens.place)
-    known = {name for block in asked for name in block.read(["query_id"])["query_id"].to_pylist()}
+    query_blocks, texts = blocks_in([queries.place / SELECTION]), passage_blocks(tokens.place)
+    known = {name for block in query_blocks for name in block.read(["query_id"])["query_id"].to_pylist()}
     relevant: dict[str, list[str]] = {}
     for pair in relevant_passages(corpus.place, evaluation.record["config"]["split"]).to_pylist():
         if pair["query_id"] in known:
@@ -52,7 +52,7 @@ def read_pairs(evaluation: Artifact) -> tuple[Floats, Floats]:
     names, rng = sorted(relevant), numpy_stream(0)
     chosen = [names[at] for at in sorted(rng.choice(len(names), min(PAIRS, len(names)), replace=False))]
     drawn = [str(rng.choice(sorted(relevant[name]))) for name in chosen]
-    return _vectors(queries.place, asked, "query_id", chosen), _vectors(passages.place, texts, "doc_id", drawn)
+    return _vectors(queries.place, query_blocks, "query_id", chosen), _vectors(passages.place, texts, "doc_id", drawn)
 
 
 def _input(artifact: Artifact, role: str) -> Artifact:
@@ -61,11 +61,11 @@ def _input(artifact: Artifact, role: str) -> Artifact:
 
 def _vectors(place: Place, blocks: Sequence[Block], column: str, ids: Sequence[str]) -> Floats:
     """The dense vectors of these texts, in their order."""
-    wanted, vectors = set(ids), dict[str, Floats]()
+    needed, vectors = set(ids), dict[str, Floats]()
     for block in blocks:
         dense_ND = np.asarray(read_views(place, block.name, ["dense"]).dense_ND)
         rows = zip(block.read([column])[column].to_pylist(), dense_ND, strict=True)
-        vectors |= {name: vector_D for name, vector_D in rows if name in wanted}
+        vectors |= {name: vector_D for name, vector_D in rows if name in needed}
     return np.stack([vectors[name] for name in ids])
 
 

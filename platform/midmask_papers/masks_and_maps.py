@@ -58,9 +58,9 @@ SHIPPED = read_statistics(Path(__file__).with_name("statistics.yaml"))
 def _of_systems(statistics: Sequence[Statistic], measure: str, *systems: str) -> dict[str, list[Statistic]]:
     """Corpus -> the statistic of each of these systems there; of the corpora that have all."""
     by_corpus: dict[str, dict[str, Statistic]] = {}
-    for one in statistics:
-        if one.measure == measure:
-            by_corpus.setdefault(one.corpus, {})[one.system] = one
+    for statistic in statistics:
+        if statistic.measure == measure:
+            by_corpus.setdefault(statistic.corpus, {})[statistic.system] = statistic
     return {
         corpus: [known[system] for system in systems]
         for corpus, known in by_corpus.items()
@@ -83,11 +83,11 @@ def stop_share(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     low, high, rulings = printed - ABOUT, printed + ABOUT, []
     for (share,) in shares.values():
         estimate = interval(share.mean, [share.variance], ALPHA / len(shares))
-        said = (
+        statement = (
             f"{share.mean:.1%} [{estimate.low:.1%}, {estimate.high:.1%}] of {share.count:,} masked tokens of "
             f"{share.corpus}, about {printed:.0%} being {low:.0%} to {high:.0%} ({share.source})"
         )
-        rulings.append(Ruling(judge_between(estimate, low, high), said, estimate, printed))
+        rulings.append(Ruling(judge_between(estimate, low, high), statement, estimate, printed))
     return combine(rulings)
 
 
@@ -98,8 +98,8 @@ def fewer_stops(results: Results, statistics: Sequence[Statistic]) -> Ruling:
     rulings = []
     for corpus, (uniform, weighted) in shares.items():
         gap = difference(uniform, weighted, ALPHA / len(shares))
-        said = f"{uniform.mean:.1%} under random masks, {weighted.mean:.1%} under ROM's on {corpus}"
-        rulings.append(Ruling(judge(gap, None), said, gap))
+        statement = f"{uniform.mean:.1%} under random masks, {weighted.mean:.1%} under ROM's on {corpus}"
+        rulings.append(Ruling(judge(gap, None), statement, gap))
     return combine(rulings)
 
 
@@ -166,7 +166,7 @@ def _not_learned(
         rows = here.where(system=system, representation="dense")
         if is_required and not (rows and here.where(system=BM25)):
             weak.append(Weak(corpus, f"the results do not show whether {system} has learned to search"))
-        for key, split in product(dict.fromkeys(one.key for one in rows), order_splits(rows.names("split"))[:1]):
+        for key, split in product(dict.fromkeys(row.key for row in rows), order_splits(rows.names("split"))[:1]):
             below = below_floor([key], [(corpus, split)], results, "RR@10")
             weak += (Weak(place, f"{system}: {condition}") for place, condition in below)
     return tuple(weak)

@@ -107,7 +107,7 @@ def paper(name: str) -> Paper:
 @cache
 def published(name: str, table: str | None = None) -> tuple[Published, ...]:
     """The printed numbers of a paper, table by table, or of one of its tables."""
-    return tuple(number for one in paper(name).tables if table in (None, one.table) for number in one.numbers(name))
+    return tuple(number for grid in paper(name).tables if table in (None, grid.table) for number in grid.numbers(name))
 
 
 def pick(paper: str, table: str, **fields: str) -> Published:
@@ -116,7 +116,7 @@ def pick(paper: str, table: str, **fields: str) -> Published:
     Raises:
         LookupError: if there is none, or more than one.
     """
-    numbers = [one for one in published(paper, table) if fields.items() <= vars(one).items()]
+    numbers = [number for number in published(paper, table) if fields.items() <= vars(number).items()]
     if len(numbers) != 1:
         raise LookupError(f"{len(numbers)} numbers of {paper}, table {table} have {fields}")
     return numbers[0]

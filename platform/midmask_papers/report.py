@@ -19,9 +19,9 @@ def additions(results: Results, benchmark: Benchmark, folder: Path) -> tuple[lis
     folder (`midmask_papers.embedding_map` writes one).
     """
     folder.mkdir(parents=True, exist_ok=True)
-    given = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
+    statistics = read_statistics(folder / STATISTICS) if (folder / STATISTICS).is_file() else ()
     here = Experiment(benchmark.corpus, "measured in this benchmark", 0, results)
-    claims = page([here], [*SHIPPED, *given], "# Claims of the papers")
+    claims = page([here], [*SHIPPED, *statistics], "# Claims of the papers")
     (folder / "claims.md").write_text(claims, encoding="utf-8")
     sections = ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
     return paper_tables(benchmark.name, results, benchmark.notes), sections

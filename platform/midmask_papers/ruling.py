@@ -149,13 +149,13 @@ def _are_apart(theirs: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: s
 
 
 def _differences(theirs: Sequence[SystemKey], ours: Sequence[SystemKey], corpus: str) -> tuple[str, ...]:
-    said = []
+    differences = []
     for field, verb in (("setting", "fine-tuned as"), ("collection", "pre-trained on")):
         printed = dict.fromkeys(name for key in theirs if (name := getattr(key, field)) not in (NONE, ""))
         read = dict.fromkeys(name for key in ours if (name := getattr(key, field)) != NONE)
         if printed and printed != dict.fromkeys(CORPUS if name == corpus else name for name in read):
-            said.append(f"{verb} {', '.join(read)} (paper: {', '.join(printed)})")
-    return tuple(said)
+            differences.append(f"{verb} {', '.join(read)} (paper: {', '.join(printed)})")
+    return tuple(differences)
 
 
 def _missing(keys: Sequence[SystemKey], results: Results, measure: str) -> str:
@@ -302,15 +302,15 @@ def within(part: ClaimPart, results: Results, bound: float, preset: str) -> Ruli
     """The ruling on a claim that a contrast is no more than `bound` in either direction."""
     ruling = decide(part, results, rule=lambda estimate, size: judge_between(estimate, -bound, bound))
     missing = ruling.outcome == "not measured"
-    said = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
-    return replace(ruling, remarks=(said,))
+    remark = how_to_measure(preset) if missing else f"Nothing is at most {100 * bound:g} points."
+    return replace(ruling, remarks=(remark,))
 
 
 def all_of(results: Results, preset: str, parts: Sequence[ClaimPart]) -> Ruling:
     """The ruling on a claim of these parts; where one is not measured, with the preset that measures it."""
     rulings = [decide(part, results, ALPHA / len(parts)) for part in parts]
     ruling = combine(rulings)
-    if not any(one.outcome == "not measured" for one in rulings):
+    if not any(part_ruling.outcome == "not measured" for part_ruling in rulings):
         return ruling
     zero_shot = " --zero-shot FORMAT:PLACE" if any(part.elsewhere for part in parts) else ""
     return replace(ruling, remarks=(*ruling.remarks, how_to_measure(preset + zero_shot)))
@@ -335,14 +335,14 @@ def combine(rulings: Sequence[Ruling]) -> Ruling:
         return replace(chosen, representations=tuple(views))
     measured = [ruling.conditions for ruling in rulings if ruling.conditions]
     shared = [text for text in dict.fromkeys(chain(*measured)) if all(text in texts for texts in measured)]
-    said = [
+    statements = [
         f"{ruling.outcome.capitalize()}: "
         + "; ".join((ruling.statement, *(text for text in ruling.conditions if text not in shared)))
         for ruling in rulings
     ]
     return replace(
         chosen,
-        statement=". ".join(said),
+        statement=". ".join(statements),
         representations=tuple(views),
         conditions=(),
         weak=tuple(dict.fromkeys(chain(*(ruling.weak for ruling in rulings)))),

@@ -111,19 +111,19 @@ def _name_ours(slots: Sequence[Slot], results: Results) -> tuple[list[Slot], lis
     labels = results.names("collection")
     itself = CORPUS if CORPUS in labels else home(results)
     taken = {replace(slot.key, collection=itself) for slot in slots if slot.key.collection == CORPUS}
-    matched, said = [], []
+    matched, remarks = [], []
     for slot in slots:
         key = slot.key
         ours = replace(key, collection=itself) if key.collection not in (*labels, NONE, "") else key
         if key.collection not in (CORPUS, NONE, "") and ours != key:
             ours = key if ours in taken else ours
-            said += [f"Pre-trained on {itself} in place of {key.collection}."] if ours != key else []
+            remarks += [f"Pre-trained on {itself} in place of {key.collection}."] if ours != key else []
         if not key.setting:
             settings = results.where(**{**vars(ours), "setting": None}).names("setting")
             ours = replace(ours, setting=settings[0] if settings else "")
-            said += [f"Fine-tuned as {settings[0]} where the paper does not say how."] if settings else []
+            remarks += [f"Fine-tuned as {settings[0]} where the paper does not say how."] if settings else []
         matched.append(replace(slot, key=ours))
-    return matched, list(dict.fromkeys(said))
+    return matched, list(dict.fromkeys(remarks))
 
 
 def _tables(results: Results, slot: Slot) -> list[pa.Table]:
@@ -185,7 +185,7 @@ def _style(sheet: Sheet, results: Results, notes: Sequence[str]) -> Style:
     """How the sheet is printed: with the published numbers, and where conditions differ."""
     printed, source = {(slot.row, slot.column): slot.number for slot in sheet.slots()}, paper(sheet.paper)
     doubts = {place: number.note for place, number in printed.items() if number.note}
-    theirs = "; ".join(f"{what}: {said}" for what, said in source.conditions.items())
+    theirs = "; ".join(f"{what}: {condition}" for what, condition in source.conditions.items())
     collections, seeds = (_join_names(results, name) for name in ("collection", "seed"))
     ours = f"corpus: {home(results)}; collections: {collections}; seeds: {seeds}"
     about = [f"Published by {source.citation} under: {theirs}.", f"Here: {ours}.", *notes]

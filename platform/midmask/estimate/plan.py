@@ -111,9 +111,9 @@ def estimate(
     cluster = shape or this_machine()
     paces = [] if shape else list(finished_trainings(storage, cluster.device))
     cluster = replace(cluster, device=apply_pace(cluster.device, paces))
-    every = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
-    count = per_training or (1 if side_by_side else workers or every)
-    at_once = (workers or max(1, every // count)) if side_by_side else 1
+    devices = cluster.count if cluster.device.kind == "cuda" or side_by_side else 1
+    count = per_training or (1 if side_by_side else workers or devices)
+    at_once = (workers or max(1, devices // count)) if side_by_side else 1
     targets = list(targets)
     graph = Graph.left_in(storage, targets)
     needed = {step.fingerprint: step for target in targets for step in target.upstream()}
@@ -276,12 +276,12 @@ class Charges:
         size = trained_size(config, *self.encoder(step))
         tokens = row_tokens(step, self.volumes)
         trained = Training(config, size, tokens, steps, device.kind)
-        own = [pace for pace in self._paces if pace.method == method_of(config)]
+        paces = [pace for pace in self._paces if pace.method == method_of(config)]
         devices = self._workers * self._at_once if device.kind == "cuda" else self._shape.count
         stays = WEIGHT + (WEIGHT + MOMENTS) * isinstance(config, PretrainConfig)  # the state to go on from
         return Charge(
             step,
-            trained.flops / (devices * apply_pace(device, own).rate(bf16=trained.bf16)),
+            trained.flops / (devices * apply_pace(device, paces).rate(bf16=trained.bf16)),
             tokens=steps * config.train.batch_size * tokens,
             bytes=stays * size.parameters + step.optimiser_steps * (60 + 4 * config.train.batch_size),  # and a trace
             peak_bytes=(KEPT + 1) * (WEIGHT + MOMENTS) * size.parameters,

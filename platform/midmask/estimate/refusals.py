@@ -40,8 +40,8 @@ def as_text(plan: Estimate) -> str:
 def _pace(plan: Estimate) -> str:
     device = plan.shape.device
     is_measured = plan.shape.label and device.kind == "cpu"
-    told = "as this machine multiplies" if is_measured else "as stated in midmask/estimate/devices.py"
-    source = f"as {plan.paces} finished trainings" if plan.paces else told
+    fallback = "as this machine multiplies" if is_measured else "as stated in midmask/estimate/devices.py"
+    source = f"as {plan.paces} finished trainings" if plan.paces else fallback
     rate = f"{_count(device.rate(bf16=device.kind == 'cuda'))} FLOP/s a {'core' if device.kind == 'cpu' else 'device'}"
     trainings = f"{plan.at_once} side by side" if plan.at_once > 1 else "one after another"
     return f"{rate}, {source}; trainings {trainings}, {plan.workers} worker{'s' if plan.workers > 1 else ''} each"

@@ -130,7 +130,7 @@ def _read_volume(done: Artifact) -> Volume:
     characters = 0.0
     if names:
         characters = _mean_characters([next(read_batches(done.place / "docs" / names[0], columns=["title", "text"]))])
-    splits = {name: int(own["queries"]) for name, own in result.get("splits", {}).items()}
+    splits = {name: int(split["queries"]) for name, split in result.get("splits", {}).items()}
     return Volume(result["passages"], result.get("queries", 0), splits, characters, "of its record")
 
 

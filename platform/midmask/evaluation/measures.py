@@ -115,10 +115,10 @@ def run_of(ranked: pa.Table) -> NegativeRanks:
     return run
 
 
-def _inputs(wanted: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[Any], NegativeRanks]]:
+def _inputs(measures: Sequence[Any], run: NegativeRanks) -> Iterator[tuple[list[Any], NegativeRanks]]:
     """Pairs measures with their run: RR@k with the first k rows, because its provider sorts all rows that it gets."""
-    depths = {measure: measure["cutoff"] for measure in wanted if measure.NAME == "RR" and "cutoff" in measure.params}
-    if whole := [measure for measure in wanted if measure not in depths]:
+    depths = {measure: measure["cutoff"] for measure in measures if measure.NAME == "RR" and "cutoff" in measure.params}
+    if whole := [measure for measure in measures if measure not in depths]:
         yield whole, run
     for measure, depth in depths.items():
         yield [measure], {query_id: dict(islice(documents.items(), depth)) for query_id, documents in run.items()}

@@ -135,7 +135,7 @@ def as_csv(table: ResultTable, style: Style = Style()) -> str:
     """
     import pandas
 
-    names = [one.name for one in fields(TableCell)]
+    names = [attribute.name for attribute in fields(TableCell)]
     rows: list[dict[str, object]] = []
     for place in dict.fromkeys([*table.cells, *style.published]):
         cell = table.cells.get(place)
@@ -149,9 +149,9 @@ def caption(table: ResultTable) -> str:
     """The caption on the marks: test, correction, size of the family, level; and the number of queries."""
     first, tested = table.protocol.baseline, how_tested(table)
     if first is None:
-        said = f"Superscripts: the systems that a row is significantly better than (all pairs; {tested})."
+        marks = f"Superscripts: the systems that a row is significantly better than (all pairs; {tested})."
     else:
-        said = f"*: significantly better than {first} ({tested})."
+        marks = f"*: significantly better than {first} ({tested})."
     queries = {
         column: next((cell.queries for (_, label), cell in table.cells.items() if label == column), 0)
         for column in table.comparisons
@@ -161,7 +161,7 @@ def caption(table: ResultTable) -> str:
     shown = f"{counts.pop()} queries." if len(counts) == 1 else f"Queries: {each}."
     averages = [column for column in table.columns if column not in table.comparisons]
     untested = f"Averages, not tested: {', '.join(averages)}." if averages else ""
-    return " ".join(part for part in ("Bold: the best of a column.", said, untested, shown) if part)
+    return " ".join(part for part in ("Bold: the best of a column.", marks, untested, shown) if part)
 
 
 def how_tested(table: ResultTable) -> str:

@@ -75,9 +75,9 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
             passages, of which a row group is in memory at a time.
     """
     ranked = ranked.filter(pc.is_in(ranked["query_id"], value_set=answers["query_id"]))
-    wanted = {
-        query_id: [needle for answer in own if (needle := join_answers(answer))]
-        for query_id, own in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
+    needles = {
+        query_id: [needle for answer in strings if (needle := join_answers(answer))]
+        for query_id, strings in zip(answers["query_id"].to_pylist(), answers["answers"].to_pylist(), strict=True)
     }
     query_ids, doc_ids = ranked["query_id"].to_pylist(), ranked["doc_id"].to_pylist()
     rows: dict[str, list[int]] = {}
@@ -89,8 +89,8 @@ def answer_qrels(ranked: pa.Table, answers: pa.Table, docs: Place) -> pa.Table:
         for passage in passages.filter(pc.is_in(passages["doc_id"], value_set=listed)).to_pylist():
             tokens = join_answers(passage["text"])
             for row in rows[passage["doc_id"]]:
-                grades[row] = int(any(needle in tokens for needle in wanted[query_ids[row]]))
-    idle = sorted(wanted.keys() - set(query_ids))
+                grades[row] = int(any(needle in tokens for needle in needles[query_ids[row]]))
+    idle = sorted(needles.keys() - set(query_ids))
     split = answers["split"][0].as_py()
     return pa.table(
         {
@@ -126,9 +126,9 @@ def evaluate_slices(
     for name in sorted(pc.unique(qrels["split"]).to_pylist()):
         if not (is_slice(name) and name.startswith(f"{split}.")):
             continue
-        own = qrels.filter(pc.equal(qrels["split"], name))
-        inside = own.filter(pc.is_in(own["query_id"], value_set=pa.array(searched, pa.string())))
-        if count := pc.count_distinct(own["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py():
+        judgements = qrels.filter(pc.equal(qrels["split"], name))
+        inside = judgements.filter(pc.is_in(judgements["query_id"], value_set=pa.array(searched, pa.string())))
+        if count := pc.count_distinct(judgements["query_id"]).as_py() - pc.count_distinct(inside["query_id"]).as_py():
             lost[name] = count
         if len(inside):
             listed = ranked.filter(pc.is_in(ranked["query_id"], value_set=inside["query_id"]))
@@ -212,14 +212,14 @@ def evaluate_ranked(config: EvaluateConfig, inputs: Mapping[str, Artifact], out:
     corpus = inputs["corpus"]
     qrels = read_qrels(corpus)
     searched = judged_queries(corpus, config.split, limit=config.max_queries)
-    found, itself = _cut_ranking(config, inputs, searched)
-    own, covered = _measure_queries(config, corpus, found, searched)
+    ranking, itself = _cut_ranking(config, inputs, searched)
+    split_values, covered = _measure_queries(config, corpus, ranking, searched)
     if covered["without_results"]:
         log.warning("%d of %d queries have no result and score 0", covered["without_results"], covered["queries"])
-    slices, lost = evaluate_slices(found, qrels, config.split, _measures(config, corpus), searched)
-    values = {config.split: own, **slices}
+    slices, lost = evaluate_slices(ranking, qrels, config.split, _measures(config, corpus), searched)
+    values = {config.split: split_values, **slices}
     name = corpus.result["name"]
-    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", found, ranked.TAG)
+    ranked.write_trec(out / "runs" / f"{name}.{config.split}.trec.gz", ranking, ranked.TAG)
     for split, per_query in values.items():
         write_table(per_query, out / "per_query" / f"{name}.{split}.parquet")
     means = {split: measures.aggregate(per_query) for split, per_query in values.items()}
@@ -245,12 +245,12 @@ def evaluate_ranked(config: EvaluateConfig, inputs: Mapping[str, Artifact], out:
 
 def _cut_ranking(config: EvaluateConfig, inputs: Mapping[str, Artifact], searched: list[str]) -> tuple[pa.Table, int]:
     """The list of the sampled queries, cut to the depth, and how many passages in it were the query itself."""
-    found = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
-    found = found.filter(pc.is_in(found["query_id"], value_set=pa.array(searched, pa.string())))
-    found, itself = without_self(found, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
+    ranking = ranked.read(ranked.of_split(inputs["ranked"].place, config.split))
+    ranking = ranking.filter(pc.is_in(ranking["query_id"], value_set=pa.array(searched, pa.string())))
+    ranking, itself = without_self(ranking, excluded_pairs(inputs["ranked"], inputs["corpus"]), config.depth)
     if itself:
         log.info("%d passages were the query itself and are left out", itself)
-    return found, itself
+    return ranking, itself
 
 
 def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
@@ -263,7 +263,7 @@ def _measures(config: EvaluateConfig, corpus: Artifact) -> list[str]:
 
 
 def _measure_queries(
-    config: EvaluateConfig, corpus: Artifact, found: pa.Table, searched: list[str]
+    config: EvaluateConfig, corpus: Artifact, ranking: pa.Table, searched: list[str]
 ) -> tuple[pa.Table, dict[str, int]]:
     """Values per query, and their coverage: Success@k by answer strings, where the split has them; else judgements."""
     names = _measures(config, corpus)
@@ -279,14 +279,14 @@ def _measure_queries(
     judgements, tables = [qrels], []
     if by_strings:
         deepest = max(int(measure["cutoff"]) for measure in measures.parse(by_strings))
-        top = found.filter(pc.less_equal(found["rank"], deepest))
+        top = ranking.filter(pc.less_equal(ranking["rank"], deepest))
         derived = answer_qrels(top, strings, corpus.place / "docs")
-        tables.append(measures.evaluate(found, derived, config.split, by_strings))
+        tables.append(measures.evaluate(ranking, derived, config.split, by_strings))
         judgements.append(derived)
     if rest:
-        tables.append(measures.evaluate(found, qrels, config.split, rest))
+        tables.append(measures.evaluate(ranking, qrels, config.split, rest))
     per_query = pa.concat_tables(tables).sort_by([("query_id", "ascending"), ("measure", "ascending")])
-    return per_query, measures.coverage(found, pa.concat_tables(judgements), config.split)
+    return per_query, measures.coverage(ranking, pa.concat_tables(judgements), config.split)
 
 
 def _of_split(table: pa.Table, split: str, searched: list[str]) -> pa.Table:

@@ -74,8 +74,8 @@ def tabulate(columns: Sequence[TableColumn], protocol: ComparisonProtocol = Comp
     cells: dict[tuple[str, str], TableCell] = {}
     comparisons: dict[str, list[Comparison]] = {}
     for column in columns:
-        means = {name: [_mean(one, column.measure) for one in tables_of(own)] for name, own in column.per_query.items()}
-        spread = seed_spread([[mean for mean, _ in own] for own in means.values()]) if protocol.seeds else None
+        means = {name: [_mean(run, column.measure) for run in tables_of(row)] for name, row in column.per_query.items()}
+        spread = seed_spread([[mean for mean, _ in runs] for runs in means.values()]) if protocol.seeds else None
         comparisons[column.label] = rows = compare(
             column.per_query,
             measure=column.measure,

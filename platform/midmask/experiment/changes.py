@@ -32,15 +32,15 @@ def for_each_stage(recipe: Recipe, changes: Mapping[str, Any]) -> dict[str, Any]
     """The changes, written out for each stage; those of a teacher's fields, for each stage that has one. A recipe may
     have no such stage: one change may be of many recipes.
     """
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for path, value in changes.items():
         if not path.startswith(EVERY):
-            found[path] = value
+            by_path[path] = value
             continue
         for number, stage in enumerate(recipe.stages):
             if stage.teacher is not None or not path.startswith(f"{EVERY}teacher."):
-                found[path.replace("*", str(number), 1)] = value
-    return found
+                by_path[path.replace("*", str(number), 1)] = value
+    return by_path
 
 
 def refuse_idle(recipe: Recipe, changes: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ def _new_defaults(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any]]:
     for path, value in flatten(new).items():
         field = next((expression for expression in FRESH if re.fullmatch(expression, path)), None)
         if field is not None:
-            before, after = (defaults_with(one, _backbone_of(one, path))[field] for one in (old, new))
+            before, after = (defaults_with(recipe, _backbone_of(recipe, path))[field] for recipe in (old, new))
             if value == before != after:
                 yield path, after
 
@@ -190,7 +190,7 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
     """
     refuse_no_model(f"--model {folder}", folder)
     facts = read_facts(folder)
-    said = {
+    settings = {
         "tokenizer": str(folder),
         "max_length": min(facts.passage_length or recipe.tokens.max_length, LONGEST),
         "query_length": min(facts.query_length or recipe.tokens.query_length, LONGEST),
@@ -199,7 +199,7 @@ def as_folder_reads(recipe: Recipe, folder: Path, chosen: Collection[str]) -> Re
         "query_prompt": facts.form.query_prompt,
         "passage_prompt": facts.form.passage_prompt,
     }
-    free = {name: value for name, value in said.items() if not {"tokens", f"tokens.{name}"} & set(chosen)}
+    free = {name: value for name, value in settings.items() if not {"tokens", f"tokens.{name}"} & set(chosen)}
     data = recipe.tokens.model_copy(update=free).model_dump()
     if not data["titles"] and "tokens.title_join" not in chosen:
         data["title_join"] = "space"

@@ -124,32 +124,32 @@ EVALUATION_FIELDS = ("split", "depth", "measures", "max_queries")
 """Fields of `EvaluateConfig` that change the evaluation of a run file; all others are of the search."""
 
 
-def run_file_evaluation(file: Path, corpus: Step, wanted: EvaluateConfig, ties: TieRule) -> Step:
+def run_file_evaluation(file: Path, corpus: Step, evaluation: EvaluateConfig, ties: TieRule) -> Step:
     """The evaluation of a run file; the same for a file of equal lines elsewhere.
 
     Args:
-        corpus: as `Survey.collection`. wanted: only `EVALUATION_FIELDS` of it count.
+        corpus: as `Survey.collection`. evaluation: only `EVALUATION_FIELDS` of it count.
 
     Raises:
         UserError: if there is no such file.
     """
-    config = EvaluateConfig(**{name: getattr(wanted, name) for name in EVALUATION_FIELDS})
+    config = EvaluateConfig(**{name: getattr(evaluation, name) for name in EVALUATION_FIELDS})
     reading = RunFileConfig(split=config.split, ties=ties, file=str(file))
     ranked = Step("read_run", reading, {"corpus": corpus}, content={"run": run_digest(file)})
     return evaluation_step(ranked, corpus, config)
 
 
-def run_names(files: Sequence[Path], given: Sequence[str] = ()) -> list[str]:
+def run_names(files: Sequence[Path], flags: Sequence[str] = ()) -> list[str]:
     """What the systems of these files are called: as given, else as the files.
 
     Raises:
         UserError: for another number of names than of files, an empty name, or two files of one name.
     """
-    if given and len(given) != len(files):
-        raise UserError(f"--name is given {len(given)} times for {len(files)} files; give one for each, in their order")
-    if not all(name.strip() for name in given):
+    if flags and len(flags) != len(files):
+        raise UserError(f"--name is given {len(flags)} times for {len(files)} files; give one for each, in their order")
+    if not all(name.strip() for name in flags):
         raise UserError("--name: an empty name; give one that tables can show, or leave the flag out")
-    names = list(given) or [file.name.removesuffix(".gz").removesuffix(".trec") for file in files]
+    names = list(flags) or [file.name.removesuffix(".gz").removesuffix(".trec") for file in files]
     for at, name in enumerate(names):
         if name in names[:at]:
             first = files[names.index(name)]

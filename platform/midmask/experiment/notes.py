@@ -68,8 +68,8 @@ def notes(evaluations: Mapping[str, Artifact]) -> str:
     warnings = dict.fromkeys(line for label, done in evaluations.items() for line in _warnings(label, done))
     warnings |= dict.fromkeys(line for label, done in runs.items() for line in _run_warnings(label, done))
     read = [f"{'; '.join(labels)}: {way}." for way, labels in ways.items()]
-    given = [_run_note(label, done) for label, done in runs.items()]
-    return "\n".join([*splits, *read, *given, *recalls, *left_out_notes(evaluations), *warnings])
+    run_notes = [_run_note(label, done) for label, done in runs.items()]
+    return "\n".join([*splits, *read, *run_notes, *recalls, *left_out_notes(evaluations), *warnings])
 
 
 def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
@@ -78,16 +78,16 @@ def left_out_notes(evaluations: Mapping[str, Artifact]) -> list[str]:
     """
     lines: dict[str, list[str]] = {}
     for label, done in evaluations.items():
-        for said in _judgement_notes(done.result):
-            lines[said] = []
+        for note in _judgement_notes(done.result):
+            lines[note] = []
         if count := done.result.get("self_matches"):
             place = _place(done.result)
-            said = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
-            lines.setdefault(said, []).append(label)
+            note = f"{place}: {count:,} results that are the query itself are left out (corpus.self_matches)."
+            lines.setdefault(note, []).append(label)
     places = {
-        said: labels if len(labels) <= NAMED else [f"{len(labels)} evaluations"] for said, labels in lines.items()
+        note: labels if len(labels) <= NAMED else [f"{len(labels)} evaluations"] for note, labels in lines.items()
     }
-    return [f"{'; '.join(labels)}, {said}" if labels else said for said, labels in places.items()]
+    return [f"{'; '.join(labels)}, {note}" if labels else note for note, labels in places.items()]
 
 
 def _place(result: Mapping[str, Any]) -> str:

@@ -49,8 +49,8 @@ def evaluation_sentence(corpus: str, name: str, done: Artifact, bm25: Artifact, 
     """
     measure = usual_measure(done.result["measures"])
     tested = compare({name: per_query(done), "BM25": per_query(bm25)}, baseline="BM25", measure=measure)
-    said = sentence(tested[0], f"{corpus} {done.result['split']}")
-    return f"{said} It was trained once: what another seed would change is not known." if trained else said
+    verdict = sentence(tested[0], f"{corpus} {done.result['split']}")
+    return f"{verdict} It was trained once: what another seed would change is not known." if trained else verdict
 
 
 def measured_sentence(place: str, name: str, done: Artifact) -> str:
@@ -68,9 +68,9 @@ def run_files_sentence(place: str, done: Mapping[str, Artifact]) -> str:
     """
     if len(done) == 1:
         return measured_sentence(place, *next(iter(done.items())))
-    values = {name: one.result["measures"] for name, one in done.items()}
+    values = {name: artifact.result["measures"] for name, artifact in done.items()}
     measure = usual_measure(next(iter(values.values())))
-    name = max(values, key=lambda one: values[one][measure])
+    name = max(values, key=lambda system: values[system][measure])
     value = f"{values[name][measure]:.4f} on {place} ({done[name].result['queries']:,} queries)"
     return f"Of {len(done)} run files, {name} has the highest {measure}: {value}. Differences are not tested here."
 

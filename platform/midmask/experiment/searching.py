@@ -29,59 +29,59 @@ from midmask.text.tokens import TokensConfig
 def ranking(
     tokens: Step,
     model: Step,
-    wanted: EvaluateConfig | MineConfig,
+    search: EvaluateConfig | MineConfig,
     *,
     judged: Literal["any", "relevant"],
 ) -> Step:
     """The search of a split's queries with an encoder. Whatever is evaluated or mined with a model, its passages are
     encoded once.
     """
-    _check_index(wanted, model)
+    _check_index(search, model)
     representation = represented_by(model)
-    wanted.check_pool(_place(wanted), wanted.depth, late=representation.tokens is not None)
-    passages = passage_encoding_step(tokens, model, wanted)
+    search.check_pool(_place(search), search.depth, late=representation.tokens is not None)
+    passages = passage_encoding_step(tokens, model, search)
     tokens = passages.inputs["tokens"]
     queries = EncodeConfig(
         side="queries",
-        split=wanted.split,
+        split=search.split,
         judged=judged,
-        max_queries=wanted.max_queries,
-        length=wanted.query_length,
-        precision=_precision(wanted),
-        threads=wanted.threads,
+        max_queries=search.max_queries,
+        length=search.query_length,
+        precision=_precision(search),
+        threads=search.threads,
     )
-    asked = {**passages.inputs, "corpus": tokens.inputs["corpus"]}
-    encoded = {"passages": passages, "queries": Step("encode", queries, asked)}
+    inputs = {**passages.inputs, "corpus": tokens.inputs["corpus"]}
+    encoded = {"passages": passages, "queries": Step("encode", queries, inputs)}
     config = SearchConfig(
-        depth=_depth(wanted),
-        index=wanted.index,
-        nprobe=wanted.nprobe,
-        ef_search=wanted.ef_search,
-        rescore=wanted.rescore,
-        threads=wanted.threads,
+        depth=_depth(search),
+        index=search.index,
+        nprobe=search.nprobe,
+        ef_search=search.ef_search,
+        rescore=search.rescore,
+        threads=search.threads,
     )
-    if isinstance(wanted, EvaluateConfig):
-        counted = {name: getattr(wanted, name) for name in ("views", "query_terms", "passage_terms", "width")}
+    if isinstance(search, EvaluateConfig):
+        counted = {name: getattr(search, name) for name in ("views", "query_terms", "passage_terms", "width")}
         config = config.model_copy(update=counted)
-    if not wanted.is_exact:
-        encoded |= _approximate_inputs(config, encoded, tokens, wanted, _dense_width(model))
-    if representation.tokens is not None and wanted.candidates != ALL:
+    if not search.is_exact:
+        encoded |= _approximate_inputs(config, encoded, tokens, search, _dense_width(model))
+    if representation.tokens is not None and search.candidates != ALL:
         titles: bool = tokens.config.titles  # type: ignore[attr-defined]
-        deeper = wanted.model_copy(update={"depth": wanted.pool})
+        deeper = search.model_copy(update={"depth": search.pool})
         encoded["candidates"] = bm25_ranking(tokens.inputs["corpus"], deeper, titles=titles, judged=judged)
     return Step("search", config, {**encoded, "tokens": tokens})
 
 
 def _approximate_inputs(
-    config: SearchConfig, encoded: Mapping[str, Step], tokens: Step, wanted: EvaluateConfig | MineConfig, width: int
+    config: SearchConfig, encoded: Mapping[str, Step], tokens: Step, search: EvaluateConfig | MineConfig, width: int
 ) -> dict[str, Step]:
     """What an approximate search needs beside encodings: the index, and the exact search of some of its queries."""
     passages = {"passages": encoded["passages"], "tokens": tokens}
     built = IndexConfig(
-        index=wanted.index,
-        ef_construction=wanted.ef_construction,
-        training_rows=TRAINING_ROWS if wanted.learns(width) else None,
-        threads=wanted.threads,
+        index=search.index,
+        ef_construction=search.ef_construction,
+        training_rows=TRAINING_ROWS if search.learns(width) else None,
+        threads=search.threads,
     )
     exact = config.model_copy(update=IndexFields().model_dump())
     sample = Step("sample", SampleConfig(), {"queries": encoded["queries"]})  # by which all its indexes are measured
@@ -91,41 +91,41 @@ def _approximate_inputs(
     }
 
 
-def passage_encoding_step(tokens: Step, model: Step, wanted: EvaluateConfig | MineConfig) -> Step:
+def passage_encoding_step(tokens: Step, model: Step, search: EvaluateConfig | MineConfig) -> Step:
     """The encoding of all passages that every search with these lengths shares. Inputs: model; tokens, as long as is
     wanted.
     """
     config = EncodeConfig(
-        side="passages", length=wanted.passage_length, precision=_precision(wanted), threads=wanted.threads
+        side="passages", length=search.passage_length, precision=_precision(search), threads=search.threads
     )
-    return Step("encode", config, {"model": model, "tokens": tokens_as_long_as(wanted, tokens)})
+    return Step("encode", config, {"model": model, "tokens": tokens_as_long_as(search, tokens)})
 
 
-def _precision(wanted: EvaluateConfig | MineConfig) -> Literal["fp32", "bf16"]:
+def _precision(search: EvaluateConfig | MineConfig) -> Literal["fp32", "bf16"]:
     """The precision of a search; `auto` that was not settled is fp32."""
-    return "bf16" if wanted.precision == "bf16" else "fp32"
+    return "bf16" if search.precision == "bf16" else "fp32"
 
 
-def _check_index(wanted: EvaluateConfig | MineConfig, model: Step) -> None:
+def _check_index(search: EvaluateConfig | MineConfig, model: Step) -> None:
     """Finds an index that cannot be built of a model's vectors before anything is computed.
 
     Raises:
         UserError: if not a dense view alone is searched, or as `IndexFields.check_index`.
     """
-    if wanted.is_exact:
+    if search.is_exact:
         return
-    views = [view for view in represented_by(model).views if getattr(wanted, "views", "all") in ("all", view)]
+    views = [view for view in represented_by(model).views if getattr(search, "views", "all") in ("all", view)]
     if views != ["dense"]:
         raise UserError(
-            f"{_place(wanted)}.index = {wanted.index}: an approximate index is of dense vectors that are searched "
+            f"{_place(search)}.index = {search.index}: an approximate index is of dense vectors that are searched "
             "alone; leave it at Flat"
         )
-    wanted.check_index(_place(wanted), _dense_width(model))
+    search.check_index(_place(search), _dense_width(model))
 
 
-def _place(wanted: EvaluateConfig | MineConfig) -> str:
+def _place(search: EvaluateConfig | MineConfig) -> str:
     """The path of a search's fields, as typed."""
-    return "evaluation" if isinstance(wanted, EvaluateConfig) else "mine"
+    return "evaluation" if isinstance(search, EvaluateConfig) else "mine"
 
 
 def represented_by(model: Step) -> Representation:
@@ -136,8 +136,8 @@ def represented_by(model: Step) -> Representation:
     """
     if isinstance(model.config, AdoptConfig):
         return read_facts(Path(model.config.folder)).representation
-    found: Representation = getattr(model.config, "representation", Representation())
-    return found
+    representation: Representation = getattr(model.config, "representation", Representation())
+    return representation
 
 
 def _dense_width(model: Step) -> int:
@@ -153,19 +153,19 @@ def _dense_width(model: Step) -> int:
     return shape_of(backbone).width
 
 
-def _depth(wanted: EvaluateConfig | MineConfig) -> int:
+def _depth(search: EvaluateConfig | MineConfig) -> int:
     """Number of results to retrieve; for an evaluation one more than its depth, because a query that is also a passage
     is removed from its own results.
     """
-    return wanted.depth + isinstance(wanted, EvaluateConfig)
+    return search.depth + isinstance(search, EvaluateConfig)
 
 
-def tokens_as_long_as(wanted: EvaluateConfig | MineConfig, tokens: Step) -> Step:
+def tokens_as_long_as(search: EvaluateConfig | MineConfig, tokens: Step) -> Step:
     """Tokens that can be read as far as is wanted: these, or the same collection and tokenizer with longer rows."""
     config: TokensConfig = tokens.config  # type: ignore[assignment]
     lengths = {
-        "max_length": max(config.max_length, wanted.passage_length or 0),
-        "query_length": max(config.query_length, wanted.query_length or 0),
+        "max_length": max(config.max_length, search.passage_length or 0),
+        "query_length": max(config.query_length, search.query_length or 0),
     }
     longer = config.model_copy(update=lengths)
     return tokens if longer == config else tokens_like(tokens, longer, tokens.inputs["corpus"])
@@ -178,14 +178,14 @@ def tokens_like(tokens: Step, config: TokensConfig, corpus: Step) -> Step:
 
 def bm25_ranking(
     corpus: Step,
-    wanted: EvaluateConfig | MineConfig,
+    search: EvaluateConfig | MineConfig,
     *,
     titles: bool,
     judged: Literal["any", "relevant"],
 ) -> Step:
     """BM25's ranking of the same queries, as deep."""
     config = Bm25Config(
-        splits=(wanted.split,), depth=_depth(wanted), titles=titles, judged=judged, max_queries=wanted.max_queries
+        splits=(search.split,), depth=_depth(search), titles=titles, judged=judged, max_queries=search.max_queries
     )
     return Step("bm25", config, {"corpus": corpus}, prepared={"index": bm25_index(corpus, config)})
 
@@ -196,9 +196,9 @@ def bm25_index(corpus: Step, config: Bm25Config) -> Step:
     return Step("bm25_index", Bm25IndexConfig(k1=config.k1, b=config.b), {"words": words})
 
 
-def fused_ranking(encoder: Step, bm25: Step, wanted: EvaluateConfig) -> Step:
+def fused_ranking(encoder: Step, bm25: Step, search: EvaluateConfig) -> Step:
     """The step that fuses two rankings into one."""
-    config = FuseConfig(split=wanted.split, depth=_depth(wanted), bm25_share=wanted.bm25_share, fusion=wanted.fusion)
+    config = FuseConfig(split=search.split, depth=_depth(search), bm25_share=search.bm25_share, fusion=search.fusion)
     return Step("fuse", config, {"encoder": encoder, "bm25": bm25})
 
 

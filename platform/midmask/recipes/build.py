@@ -28,10 +28,10 @@ def build(name: str, method: Method) -> Recipe:
     return PROTOCOLS[method.protocol]().on(recipe, "demo") if method.protocol else recipe
 
 
-def _merge(section: str, own: Any) -> Any:
+def _merge(section: str, value: Any) -> Any:
     """Fields of a section over those of the base; a value that is no section takes the base's place."""
     base = BASE.get(section)
-    return {**base, **own} if isinstance(base, dict) and isinstance(own, dict) else own
+    return {**base, **value} if isinstance(base, dict) and isinstance(value, dict) else value
 
 
 SHARED: dict[str, Any] = {

@@ -79,8 +79,8 @@ def demo_sized(stage: StageConfig, temperature: float | None = None) -> StageCon
         "mine": _demo_mine(stage.mine, DEMO_QUERIES if stage.sources else None),
     }
     if stage.teacher is not None:
-        own = {"negatives": stage.teacher.negatives, "mine": _demo_mine(stage.teacher.mine, DEMO_QUERIES)}
-        changes["teacher"] = TeacherConfig(train=DEMO_TEACHER, per_query=DEMO_NEGATIVES, jsonl=True, **own)
+        fields = {"negatives": stage.teacher.negatives, "mine": _demo_mine(stage.teacher.mine, DEMO_QUERIES)}
+        changes["teacher"] = TeacherConfig(train=DEMO_TEACHER, per_query=DEMO_NEGATIVES, jsonl=True, **fields)
     return stage.model_copy(update=changes)
 
 

@@ -130,9 +130,9 @@ def read_sample(name: str, tables: pa.Table | Sequence[pa.Table], measure: str) 
     return SeedSample(queries, np.array([[run[query] for query in queries] for run in runs]))
 
 
-def check_same_queries(name: str, own: Collection[str], other: str, base: Collection[str]) -> None:
+def check_same_queries(name: str, queries: Collection[str], other: str, other_queries: Collection[str]) -> None:
     """Raises UserError if two systems or seeds were measured on different queries."""
-    mine, theirs = set(own), set(base)
+    mine, theirs = set(queries), set(other_queries)
     if mine != theirs:
         raise UserError(
             f"{name} and {other} cannot be paired: {len(mine - theirs)} queries are only in the first, "

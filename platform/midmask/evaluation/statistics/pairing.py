@@ -48,9 +48,9 @@ class Pairing:
         return len(self.queries) - self.wins - self.losses
 
 
-def pair_systems(own: pa.Table | Sequence[pa.Table], base: pa.Table | Sequence[pa.Table], measure: str) -> Pairing:
+def pair_systems(system: pa.Table | Sequence[pa.Table], base: pa.Table | Sequence[pa.Table], measure: str) -> Pairing:
     """A system against another, by their tables (query_id, measure, value), one or one per seed."""
-    values, others = _seed_means(own, measure), _seed_means(base, measure)
+    values, others = _seed_means(system, measure), _seed_means(base, measure)
     shared = sorted(values.keys() & others.keys())
     return Pairing(
         tuple(shared),

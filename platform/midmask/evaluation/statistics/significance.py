@@ -129,11 +129,11 @@ def better_than(comparisons: Sequence[Comparison]) -> dict[str, list[str]]:
     """Every compared system -> the systems that it is significantly better than, in the order of the comparisons."""
     beaten: dict[str, list[str]] = {}
     for row in comparisons:
-        own, base = beaten.setdefault(row.system, []), beaten.setdefault(row.baseline, [])
+        by_system, by_baseline = beaten.setdefault(row.system, []), beaten.setdefault(row.baseline, [])
         if row.significant and row.difference > 0:
-            own.append(row.baseline)
+            by_system.append(row.baseline)
         elif row.significant and row.difference < 0:
-            base.append(row.system)
+            by_baseline.append(row.system)
     return beaten
 
 
@@ -153,24 +153,24 @@ def _samples(per_query: PerQuery, measure: str, first: str | None) -> dict[str, 
     return samples
 
 
-def _difference(own: SeedSample, base: SeedSample, level: float, seeds: SeedSpread | None) -> dict[str, Any]:
+def _difference(system: SeedSample, baseline: SeedSample, level: float, seeds: SeedSpread | None) -> dict[str, Any]:
     """The fields of a comparison that need no names; `level`: what the detectable difference must pass."""
-    difference_Q = own.means_Q - base.means_Q
+    difference_Q = system.means_Q - baseline.means_Q
     mean, spread = float(difference_Q.mean()), deviation(difference_Q)
-    repeats = len(own.values_SQ), len(base.values_SQ)
+    repeats = len(system.values_SQ), len(baseline.values_SQ)
     variances = [Variance.of_mean(difference_Q), *([] if seeds is None else seeds.variances(*repeats))]
-    found = interval(mean, variances, level=level)
+    estimate = interval(mean, variances, level=level)
     return {
-        "queries": len(own.queries),
+        "queries": len(system.queries),
         "seeds": repeats[0],
-        "mean": float(own.means_Q.mean()),
-        "baseline_mean": float(base.means_Q.mean()),
+        "mean": float(system.means_Q.mean()),
+        "baseline_mean": float(baseline.means_Q.mean()),
         "difference": mean,
-        "low": found.low,
-        "high": found.high,
-        "p": found.p,
+        "low": estimate.low,
+        "high": estimate.high,
+        "p": estimate.p,
         "effect": mean / spread if spread else 0.0,
-        "detectable": found.detectable,
+        "detectable": estimate.detectable,
     }
 
 
