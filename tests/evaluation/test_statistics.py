@@ -51,7 +51,7 @@ def test_two_means_have_welchs_test():
 
 def test_what_does_not_vary_is_certain_and_what_was_seen_once_is_not_known():
     assert interval(0.3, [Variance(0.0, 5)]) == IntervalEstimate(0.3, 0.3, 0.3, 0.0, 0.0)
-    assert interval(0.0, [Variance(0.0, 5)]).p == 1.0
+    assert [interval(value, [Variance(0.0, 5)]).p for value in (0.3, 0.0)] == [0.0, 1.0]
     once = interval(0.3, [Variance(0.02, 99), Variance.of_mean([0.5])])
     assert (once.p, once.low, once.high, once.detectable) == (1.0, -math.inf, math.inf, math.inf)
 
