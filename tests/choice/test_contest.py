@@ -31,7 +31,7 @@ from midmask.choice.contest_terms import FILE, SHORTEST, Clock, Conditions, Cont
 from midmask.choice.job import request_for
 from midmask.choice.reveal import judged_split
 from midmask.choice.traces import OTHERS, Made, passages_in, queries_of, relevant_of, sample_of
-from midmask.commands.experiments import _choose_middle_training_flags
+from midmask.commands import JOBS
 from midmask.corpora.writer import write_beir
 from midmask.queries.collection import Passage, query_row
 from midmask.store.artifact import Artifact
@@ -264,7 +264,7 @@ def test_mistakes_are_refused(home):
 def test_a_file_of_queries_stands_beside_the_usual_sources_or_is_named_among_others(tmp_path, changes, sources) -> None:
     given = ["--storage", str(tmp_path / "store"), "--tracking-uri", f"sqlite:///{tmp_path}/m.db", "--queries"]
     sets = [f"--set={change}" for change in changes]
-    flags = parse([*given, "/made.jsonl", *sets], None, _choose_middle_training_flags)
+    flags = parse([*given, "/made.jsonl", *sets], None, JOBS["choose"].load().add_flags)
     if sources is None:
         with pytest.raises(UserError, match=r"^--queries /made.jsonl: queries.sources is set; name the file there"):
             request_for(resolve(flags), flags)

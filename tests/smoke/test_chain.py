@@ -54,7 +54,7 @@ def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_
     assert re.search(rf"\n\nmodel: {tmp_path}/store/finetune/\w+/model\n", done.out)
     assert re.search(r"\npictures: .* leaderboard\nnext: \S+ search .*/model --corpus=beir:.*\n$", done.out), done.out
     (log,) = (tmp_path / "store" / "logs").iterdir()
-    assert "job.details" in log.read_text() and "job.details" not in done.err, "details are in the file alone"
+    assert "progress.details" in log.read_text() and "progress.details" not in done.err, "details are in the file alone"
 
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/store/optuna.db")
     (name,) = optuna.get_all_study_names(storage)

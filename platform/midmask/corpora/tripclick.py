@@ -85,8 +85,11 @@ def _content(text: str, tag: str) -> str:
 
 def _field(content: str, tag: str) -> str:
     """The text of the first element of this name, without tags and with entities resolved; "" if there is none."""
-    match = re.search(rf"<{tag}\b[^<>]*>(.*?)</{tag}>", content, re.IGNORECASE | re.DOTALL)
-    return html.unescape(_TAG.sub(" ", match[1])).strip() if match else ""
+    opening = re.search(rf"<{tag}\b[^<>]*>", content, re.IGNORECASE)
+    closing = opening and re.compile(rf"</{tag}>", re.IGNORECASE).search(content, opening.end())  # not `.*?`: quadratic
+    if not opening or not closing:
+        return ""
+    return html.unescape(_TAG.sub(" ", content[opening.end() : closing.start()])).strip()
 
 
 def open_tripclick(folder: Place) -> CorpusPieces:
