@@ -34,7 +34,7 @@ NORM = {"bert": "1.output.LayerNorm.weight", "distilbert": "1.output_layer_norm.
 
 def split_backbone(folder: Path, split: ExpertSplit, *, dropout: float = 0.0) -> Backbone:
     wanted = BackboneConfig(experts=split.kind, expert_norms=split.norms)
-    return load_backbone(folder, dropout=dropout, wanted=wanted).eval()
+    return load_backbone(folder, dropout=dropout, config=wanted).eval()
 
 
 def hidden(backbone: Backbone, side: Side) -> Tensor:

@@ -194,8 +194,8 @@ def recipe_for_folder(recipe: Recipe, folder: str | None, options: Options) -> t
     return recipe, adopted(str(place))
 
 
-def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
-    """The recipe of an evaluation, and whose queries are searched: those of `asked`, else dev, else test.
+def choose_split(recipe: Recipe, choice: str | None, options: Options, *, trains: bool) -> tuple[Recipe, str]:
+    """The recipe of an evaluation, and whose queries are searched: those of `choice`, else dev, else test.
 
     Where nothing is trained, the collection stays in the splits of its files, unless --set or a saved recipe says
     otherwise: one with a test split alone is searched for all of its queries.
@@ -206,7 +206,7 @@ def choose_split(recipe: Recipe, asked: str | None, options: Options, *, trains:
     if not trains and not options.has_saved_recipe and not {"corpus", "corpus.splits"} & options.set_fields.keys():
         recipe = override(recipe, {"corpus.splits": "official"})
     splits = judged_splits(recipe.corpus)
-    split = asked or usual_split(splits)
+    split = choice or usual_split(splits)
     if split not in splits:
         available = f"it has {', '.join(splits)}" if splits else "it has no judged queries"
         drawn = "" if trains or not splits else "; --set corpus.splits=complete draws train, dev and test from these"

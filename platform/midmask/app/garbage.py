@@ -208,8 +208,8 @@ def sort_contents(
 def needed_fingerprints(contents: Iterable[Stored], named: Iterable[str]) -> set[str]:
     """Fingerprints of the artifacts that are named, or that these were made from."""
     inputs: dict[str, set[str]] = {}
-    for one in contents:
-        inputs.setdefault(one.fingerprint, set()).update(one.names)
+    for item in contents:
+        inputs.setdefault(item.fingerprint, set()).update(item.names)
     needed, waiting = set(named), list(named)
     while waiting:
         new = inputs.get(waiting.pop(), set()) - needed
@@ -220,7 +220,7 @@ def needed_fingerprints(contents: Iterable[Stored], named: Iterable[str]) -> set
 
 def refuse_strangers(storage: Place, contents: Sequence[Stored], tracked: "References", uris: Iterable[str]) -> None:
     """Raises UserError if no tracked run names an artifact in this store, so that all would look unneeded."""
-    artifacts = sum(not one.is_attempt for one in contents)
+    artifacts = sum(not item.is_attempt for item in contents)
     if not artifacts or _real_place(storage.uri) in map(_real_place, tracked.storages):
         return
     others = ", ".join(sorted(redacted(uri) for uri in tracked.storages)[:3])
@@ -237,24 +237,24 @@ def _real_place(uri: str) -> str:
     return os.path.realpath(base) if "://" not in base else base
 
 
-def delete(storage: Place, one: Stored) -> None:
+def delete(storage: Place, item: Stored) -> None:
     """Deletes an artifact or an attempt. At no moment does a part of it look whole, or like the start of an attempt
     that a job could go on from; so this may be killed at any time.
 
     Raises:
         UserError: if the store is read-only or closed to this user.
     """
-    with refusing(str(storage / one.address), CLOSED):
+    with refusing(str(storage / item.address), CLOSED):
         if storage.is_path:
-            _move_and_delete(storage, one)
+            _move_and_delete(storage, item)
         else:
-            _mark_and_delete(storage, one)
+            _mark_and_delete(storage, item)
 
 
-def _move_and_delete(storage: Place, one: Stored) -> None:
+def _move_and_delete(storage: Place, item: Stored) -> None:
     """On a disk: renames the folder to a name that no job looks for; only then are its files deleted."""
-    source = (storage / one.address).uri
-    attempts = os.path.dirname(source) if one.is_attempt else f"{source}{ATTEMPTS}"
+    source = (storage / item.address).uri
+    attempts = os.path.dirname(source) if item.is_attempt else f"{source}{ATTEMPTS}"
     if not os.path.basename(source).startswith(REMOVED):
         os.makedirs(attempts, exist_ok=True)
         target = os.path.join(attempts, f"{REMOVED}{secrets.token_hex(4)}")
@@ -263,23 +263,23 @@ def _move_and_delete(storage: Place, one: Stored) -> None:
             source = target
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(source)
-    (storage / f"{one.address}{LEASE}").delete()
+    (storage / f"{item.address}{LEASE}").delete()
     with contextlib.suppress(OSError):
         os.rmdir(attempts)  # unless other attempts lie there
 
 
-def _mark_and_delete(storage: Place, one: Stored) -> None:
+def _mark_and_delete(storage: Place, item: Stored) -> None:
     """On an object store: the record goes first. A mark in the folder of the files, which goes last, keeps jobs from
     taking them over.
     """
-    files = storage / one.address / one.own_attempt if one.own_attempt else storage / one.address
+    files = storage / item.address / item.own_attempt if item.own_attempt else storage / item.address
     (files / FILLING).write(b"")
-    (storage / one.address / RECORD).delete()
+    (storage / item.address / RECORD).delete()
     (files / RECORD).delete()
     for file in files_below(files):
         if file.name != FILLING and not file.is_linked:
             (files / file.name).delete()
     files.delete()
-    (storage / f"{one.address}{LEASE}").delete()
-    if one.own_attempt and not (storage / one.address).names():
-        (storage / one.address).delete()
+    (storage / f"{item.address}{LEASE}").delete()
+    if item.own_attempt and not (storage / item.address).names():
+        (storage / item.address).delete()

@@ -237,8 +237,8 @@ def refuse_credentials(flags: argparse.Namespace) -> None:
     """Raises UserError for a flag whose URI contains a password or a signature: lists of processes show it to everyone,
     and results, records and tracked runs name storages and collections.
     """
-    given = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
-    for name, value in given.items():
+    settings = {**vars(flags), "storage": flags.storage or os.environ.get("MIDMASK_STORAGE")}
+    for name, value in settings.items():
         if not has_credentials(str(value)):
             continue
         flag = "--set" if name == "changes" else f"--{name.replace('_', '-')}"
@@ -256,8 +256,8 @@ def refuse_credentials(flags: argparse.Namespace) -> None:
 
 def home(start: Path | None = None) -> Path:
     """The folder that relative stores are taken from: MIDMASK_HOME, else the project's."""
-    given = os.environ.get("MIDMASK_HOME")
-    return Path(given).expanduser().absolute() if given else project(start)
+    folder = os.environ.get("MIDMASK_HOME")
+    return Path(folder).expanduser().absolute() if folder else project(start)
 
 
 def project(start: Path | None = None) -> Path:

@@ -248,17 +248,17 @@ def log_curve(
         if_begun: whether to log nothing of a curve of which the run has no point.
     """
     assert isinstance(step.config, TrainingConfig), step.name
-    stop, every = step.optimiser_steps, step.config.train.log_every
+    stop, interval = step.optimiser_steps, step.config.train.log_every
 
     def points(logged: Collection[int]) -> Iterator[tuple[int, dict[str, float]]]:
         trace = None
         if if_begun and not any(before < at <= before + stop for at in logged):
             return
-        for at in sorted({*range(first - first % every + every, stop, every), stop}):
+        for at in sorted({*range(first - first % interval + interval, stop, interval), stop}):
             if at + before not in logged:
                 if trace is None:
                     trace = read_table(artifact.place / "trace.parquet").drop_columns(["rows"])
-                begin = max(first, (at - 1) // every * every)
+                begin = max(first, (at - 1) // interval * interval)
                 window = trace.slice(begin, at - begin).to_pylist()
                 yield at + before, metric_keys(step.name, trace_summary(window))
 

@@ -192,25 +192,25 @@ def whole(workers: int | None) -> Resources:
     return Resources(cpus=1, gpus=1 if gpus else 0, side_by_side=1, processes=workers or max(1, gpus), alone=True)
 
 
-def share_cluster(trainings: int, asked: int | None, per_training: int | None) -> Resources:
+def share_cluster(trainings: int, side_by_side: int | None, per_training: int | None) -> Resources:
     """Resources of trainings on the cluster that this process is connected to; one training at a time is alone."""
-    use = resources(ray.cluster_resources(), trainings, asked, per_training)
+    use = resources(ray.cluster_resources(), trainings, side_by_side, per_training)
     return replace(use, alone=use.side_by_side == 1)
 
 
-def share_among_trials(trainings: int, asked: int | None, per_training: int | None) -> Resources:
+def share_among_trials(trainings: int, side_by_side: int | None, per_training: int | None) -> Resources:
     """Resources for the trials of a search, each of which has a process that runs its steps."""
-    return replace(share_cluster(trainings, asked, per_training), alone=False)
+    return replace(share_cluster(trainings, side_by_side, per_training), alone=False)
 
 
 def resources(
-    cluster: dict[str, float], trainings: int, asked: int | None, per_training: int | None = None
+    cluster: dict[str, float], trainings: int, side_by_side: int | None, per_training: int | None = None
 ) -> Resources:
     """Resources of trainings: each process has its own GPU, or its own CPU core if there are no GPUs.
 
     Args:
         trainings: how many there are at most.
-        asked: trainings side by side; none: as many as there is room for.
+        side_by_side: trainings at once; none: as many as there is room for.
         per_training: processes of each; none: one, and more only where there are more GPUs than trainings that could
             use them. On CPUs several processes are slower than one with the same cores.
 
@@ -218,14 +218,14 @@ def resources(
         UserError: if these could never be scheduled together, with the sum.
     """
     gpus, cpus = int(cluster.get("GPU", 0)), int(cluster.get("CPU", 0))
-    workers = per_training or max(1, gpus // (asked or max(1, trainings)))
+    workers = per_training or max(1, gpus // (side_by_side or max(1, trainings)))
     room, kind = gpus or cpus, "GPU" if gpus else "CPU"
     if workers > room:
         raise UserError(
             f"--workers-per-training {workers}: a training needs {workers} {kind}s, the cluster has {room}. "
             f"Type --workers-per-training {room} or fewer."
         )
-    together = asked or room // workers
+    together = side_by_side or room // workers
     if together * workers > room:
         each = f" of {workers} processes" if workers > 1 else ""
         raise UserError(

@@ -47,8 +47,8 @@ def read_by_workers(pieces: Sequence[Piece]) -> Iterator[pa.Table]:
     context.enable_progress_bars = False
     with DataContext.current(context):
         tasks = [
-            (partial(read_here, own), None, sum(piece.size for piece in own))
-            for own in batches(pieces, TASK_BYTES, TASK_PIECES)
+            (partial(read_here, batch), None, sum(piece.size for piece in batch))
+            for batch in batches(pieces, TASK_BYTES, TASK_PIECES)
         ]
         rows = ray.data.read_datasource(TaskSource(tasks), override_num_blocks=len(tasks))
     try:

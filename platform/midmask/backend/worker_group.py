@@ -297,19 +297,19 @@ class _Reports:
     with the same values.
 
     Args:
-        asked: number of workers.
+        workers: how many the training was to have.
     """
 
-    def __init__(self, log: Log, asked: int) -> None:
-        self._log, self._asked = log, asked
+    def __init__(self, log: Log, workers: int) -> None:
+        self._log, self._workers = log, workers
         self._newest = 0
         self._has_begun = False
 
     def __call__(self, event: WorkersPlaced | StepsDone) -> None:
         if isinstance(event, WorkersPlaced):
-            if self._has_begun or event.workers < self._asked:
+            if self._has_begun or event.workers < self._workers:
                 goes_on = "goes on" if self._has_begun else "begins"
-                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._asked)
+                logger.warning("the training %s with %d of %d workers", goes_on, event.workers, self._workers)
             self._has_begun = True
         elif event.done > self._newest:
             self._newest = event.done

@@ -60,9 +60,9 @@ def _verdict_search(flags: Namespace) -> "Callable[[str, int], list[Hit]]":
     from midmask.choice.side_by_side import SideBySide
 
     for flag in ("corpus", "changes"):
-        if given := getattr(flags, flag):
+        if value := getattr(flags, flag):
             name = "set" if flag == "changes" else flag
-            raise UserError(f"--{name} {given}: a verdict searches its own documents; leave the flag out")
+            raise UserError(f"--{name} {value}: a verdict searches its own documents; leave the flag out")
     opened = SideBySide(flags.folder, ProgressLines())
     label = flags.system or opened.recommended
     opened.open(label)

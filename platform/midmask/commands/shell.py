@@ -55,8 +55,8 @@ def whole_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="NAME", title="commands", required=True)
     for name, command in {**JOBS, **TOOLS}.items():
         loaded = command.load()
-        own = commands.add_parser(name, help=command.summary, description=loaded.help)
+        subparser = commands.add_parser(name, help=command.summary, description=loaded.help)
         if name in JOBS:
-            add_shared_flags(own)
-        loaded.add_flags(own)
+            add_shared_flags(subparser)
+        loaded.add_flags(subparser)
     return parser

@@ -142,17 +142,17 @@ MODEL_FILES = (".json", ".safetensors", ".model", ".jinja", ".txt")
 """Suffixes of files of a model folder that decide what the model does."""
 
 
-def file_fingerprint(path: str | Path, given: str = "") -> str:
+def file_fingerprint(path: str | Path, field: str = "") -> str:
     """16 hexadecimal digits of the SHA-256 of a file's bytes, read in a stream.
 
     Args:
-        given: the field that names the file and its value, for the error's text.
+        field: the field that names the file and its value, for the error's text.
 
     Raises:
         UserError: if there is no such file.
     """
     if not Path(path).is_file():
-        raise UserError(f"{given or path}: there is no such file")
+        raise UserError(f"{field or path}: there is no such file")
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
 

@@ -106,17 +106,17 @@ def is_on(variable: str) -> bool:
 
 
 @contextmanager
-def ticking(do: Callable[[], None], every: float, name: str) -> Iterator[None]:
+def ticking(do: Callable[[], None], interval: float, name: str) -> Iterator[None]:
     """Calls `do` while the block runs, each time so many seconds after the last call has ended.
 
     Args:
-        every: seconds.
+        interval: seconds.
         name: of the thread. The end of the block waits for a call that is not over.
     """
     ended = threading.Event()
 
     def tick() -> None:
-        while not ended.wait(every):
+        while not ended.wait(interval):
             do()
 
     thread = threading.Thread(target=tick, name=name, daemon=True)

@@ -118,9 +118,9 @@ def _fill(config: CorpusConfig, out: Place, stream: Stream, rejected: Quarantine
         kinds = dict(sorted(Counter(ending(piece.file) for piece in corpus.docs).items()))
         facts["documents"] = {"files": kinds, "files_left_out": corpus.left_out}
         log.info("%s: documents %s, other files that are left out %s", config.name, kinds, corpus.left_out)
-    asked = TextStatistics()
-    asked.add(queries)
-    statistics = {"passages": passages.summary(), "queries": asked.summary(), "titled": passages.titled, **facts}
+    query_texts = TextStatistics()
+    query_texts.add(queries)
+    statistics = {"passages": passages.summary(), "queries": query_texts.summary(), "titled": passages.titled, **facts}
     (out / "statistics.json").write_json(statistics)
     counts = {"passages": statistics["passages"]["count"], "queries": statistics["queries"]["count"]}
     return {**facts, **counts, "titled": passages.titled}
@@ -150,7 +150,7 @@ class TextStatistics:
         lengths = np.concatenate(self._lengths)
         if not len(lengths):
             return {"count": 0, "words": {"mean": 0.0, "median": 0, "p90": 0, "max": 0}}
-        median, p90, most = (int(one) for one in np.percentile(lengths, [50, 90, 100], method="inverted_cdf"))
+        median, p90, most = (int(length) for length in np.percentile(lengths, [50, 90, 100], method="inverted_cdf"))
         words = {"mean": int(lengths.sum()) / len(lengths), "median": median, "p90": p90, "max": most}
         return {"count": len(lengths), "words": words}
 
@@ -172,9 +172,9 @@ def statistics_table(statistics: Mapping[str, Any]) -> str:
     if not statistics["splits"]:
         lines.append("no queries and no judgements: text only")
     lines.append(f"titles: {statistics['titled']:,} of {statistics['passages']['count']:,} passages have one")
-    own = statistics["self_matches"]
-    if own["pairs"]:
-        lines.append(f"{own['pairs']:,} passages are a query itself (by {own['rule']}) and are not retrieved by it")
+    facts = statistics["self_matches"]
+    if facts["pairs"]:
+        lines.append(f"{facts['pairs']:,} passages are a query itself (by {facts['rule']}) and are not retrieved by it")
     if missing := statistics.get("missing_passages", {}).get("judgements"):
         lines.append(describe_missing(missing))
     return "\n".join(lines)
@@ -216,8 +216,8 @@ def _count_splits(qrels: pa.Table, answers: pa.Table) -> dict[str, dict[str, int
     for split in sorted(names):
         rows = qrels.filter(pc.equal(qrels.column("split"), split))
         answered = answers.filter(pc.equal(answers.column("split"), split)).column("query_id")
-        asked = pa.chunked_array([*rows.column("query_id").chunks, *answered.chunks], pa.string())
-        sizes[split] = {"queries": pc.count_distinct(asked).as_py(), "judgements": len(rows)}
+        query_ids = pa.chunked_array([*rows.column("query_id").chunks, *answered.chunks], pa.string())
+        sizes[split] = {"queries": pc.count_distinct(query_ids).as_py(), "judgements": len(rows)}
         if len(answered):
             sizes[split]["answered"] = len(answered)
     return sizes
@@ -231,13 +231,13 @@ def self_matches(docs: Place, queries: pa.Table, qrels: pa.Table, rule: str) -> 
         docs: the folder of written passages; one row group is in memory at a time.
         queries: query_id, text. rule: id, none or auto.
     """
-    asked = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
+    texts = dict(zip(queries["query_id"].to_pylist(), queries["text"].to_pylist(), strict=True))
     same_id, same_text = [], 0
-    for table in _read_passage_texts(docs) if asked else ():
+    for table in _read_passage_texts(docs) if texts else ():
         for doc_id, title, text in zip(*(table[name].to_pylist() for name in DOCS.names), strict=True):
-            if doc_id in asked:
+            if doc_id in texts:
                 same_id.append(doc_id)
-                same_text += asked[doc_id].strip() in (text.strip(), f"{title} {text}".strip())
+                same_text += texts[doc_id].strip() in (text.strip(), f"{title} {text}".strip())
     if rule == "auto":
         rule = "id" if same_id and 2 * same_text >= len(same_id) else "none"
     same = sorted(same_id) if rule == "id" else []

@@ -36,8 +36,8 @@ def open_beir(folder: Place) -> CorpusPieces:
         find_file(folder / "qrels", ["SPLIT.tsv"], LAYOUT)
     if not queries:
         return CorpusPieces(docs)
-    asked = text_pieces("queries", folder, [queries], query_values, of_objects=True)
-    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
+    query_pieces = text_pieces("queries", folder, [queries], query_values, of_objects=True)
+    return CorpusPieces(docs, query_pieces, qrel_pieces(folder, files))
 
 
 READER = folder_reader(LAYOUT, open_beir)

@@ -154,13 +154,13 @@ class Collection:
             yield kept
         self.rejected.check("docs")
 
-    def _sample_bound(self, wanted: int) -> np.uint64 | None:
-        """The highest hash among the `wanted` lowest ones of all passages; reads the passages once for it."""
+    def _sample_bound(self, count: int) -> np.uint64 | None:
+        """The highest hash among the `count` lowest ones of all passages; reads the passages once for it."""
         hashes = [np.zeros(0, np.uint64)]
         for table in self.stream(self.corpus.docs):
             hashes.append(hash64(table.column("doc_id").drop_null().to_pylist(), self._salt))
         unique = np.unique(np.concatenate(hashes))
-        return None if len(unique) <= wanted else unique[wanted - 1]
+        return None if len(unique) <= count else unique[count - 1]
 
     def _mark_sampled(self, doc_ids: pa.ChunkedArray) -> np.ndarray:
         if self._highest is None:
@@ -185,10 +185,10 @@ class Collection:
             answered = pc.unique(relevant.column("query_id"))
             of_answered = pc.is_in(qrels.column("query_id"), value_set=answered).to_numpy()
             qrels = self._leave_out(qrels, surviving & of_answered, "qrels")
-            wanted = pc.or_(
+            kept = pc.or_(
                 pc.is_in(queries.column("query_id"), value_set=answered), queries.column("answers").is_valid()
             )
-            queries = self._leave_out(queries, wanted.to_numpy(), "queries")
+            queries = self._leave_out(queries, kept.to_numpy(), "queries")
         self.rejected.kept.update(queries=len(queries), qrels=len(qrels))
         for rows in ("queries", "qrels"):
             self.rejected.check(rows)
@@ -197,8 +197,8 @@ class Collection:
     def _unions(self, qrels: pa.Table) -> Iterator[pa.Table]:
         """The judgements of the splits that are made up of slices, each pair once: its row in the first slice."""
         for split, slices in self.corpus.unions.items():
-            for index, own in enumerate(slices):
-                rows = qrels.filter(pc.equal(qrels.column("split"), own))
+            for index, part in enumerate(slices):
+                rows = qrels.filter(pc.equal(qrels.column("split"), part))
                 earlier = qrels.filter(pc.is_in(qrels.column("split"), value_set=pa.array(slices[:index], pa.string())))
                 new = ~pc.is_in(pair_texts(rows), value_set=pair_texts(earlier)).to_numpy()
                 yield rows.filter(pa.array(new)).set_column(0, "split", pa.repeat(split, int(new.sum())))
@@ -233,8 +233,8 @@ class Collection:
         rule = Rule(OFFICIAL)
         if self.config.splits == "complete" and not self.corpus.unions:
             names = {piece.split for piece in (*self.corpus.qrels, *self.corpus.queries) if piece.split}
-            own, queries = table.column("split").to_pylist(), table.column("query_id").to_pylist()
-            splits, rule = assign_splits(own, queries, names, self.config.split_seed)
+            official, queries = table.column("split").to_pylist(), table.column("query_id").to_pylist()
+            splits, rule = assign_splits(official, queries, names, self.config.split_seed)
             table = table.set_column(table.column_names.index("split"), "split", pa.array(splits, pa.string()))
         again = table.select(["split", "query_id", "doc_id"]).to_pandas().duplicated().to_numpy()
         table = reject_rows(table, again, "duplicate judgement", "qrels", self.rejected)

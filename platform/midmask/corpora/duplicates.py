@@ -81,7 +81,7 @@ def clusters(count: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     from scipy.sparse.csgraph import connected_components
 
     edges = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
-    found, labels = connected_components(edges, directed=False)
-    lowest: NDArray[np.int64] = np.full(found, count, np.int64)
+    components, labels = connected_components(edges, directed=False)
+    lowest: NDArray[np.int64] = np.full(components, count, np.int64)
     np.minimum.at(lowest, labels, np.arange(count))
     return np.asarray(lowest[labels])

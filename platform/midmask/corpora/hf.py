@@ -78,18 +78,18 @@ def open_hf(folder: Place) -> CorpusPieces:
         raise UserError(f"there is no folder {folder}; wanted is one with {LAYOUT}")
     if STATE in folder.names():
         return CorpusPieces(_pieces("docs", folder, {"": ""}, text_values, optional=("_id", "title")))
-    found = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
-    missing = [f"{part}/" for part in found if not found[part]]
+    datasets = {part: _datasets(folder, part) for part in ("corpus", "queries", "qrels")}
+    missing = [f"{part}/" for part in datasets if not datasets[part]]
     if missing not in ([], ["queries/", "qrels/"]):
         raise UserError(f"{folder}: no dataset saved to disk in {', '.join(missing)}; wanted is {LAYOUT}")
-    if "" in found["qrels"]:
+    if "" in datasets["qrels"]:
         raise UserError(
             f"{folder}: qrels/ is a dataset without a split's name; move it to qrels/test/ (or train/, dev/)"
         )
-    judged = split_names([f"qrels/{split}" for split in found["qrels"]], prefix="")
+    judged = split_names([f"qrels/{split}" for split in datasets["qrels"]], prefix="")
     return CorpusPieces(
-        _pieces("docs", folder, found["corpus"], passage_values),
-        _pieces("queries", folder, found["queries"], query_values),
+        _pieces("docs", folder, datasets["corpus"], passage_values),
+        _pieces("queries", folder, datasets["queries"], query_values),
         _pieces("qrels", folder, judged, judgement_values),
     )
 
@@ -122,9 +122,9 @@ def _pieces(
         if not files and rows != "docs":
             raise UnusableFile(f"{dataset} is a dataset without rows; add {rows}, or remove it")
         for name in files:
-            size, found = _find_columns(dataset / name, COLUMNS[rows], optional)
+            size, columns = _find_columns(dataset / name, COLUMNS[rows], optional)
             file = f"{path}/{name}" if path else name
-            pieces.append(make(file=file, size=size, split=split if rows == "qrels" else "", columns=found))
+            pieces.append(make(file=file, size=size, split=split if rows == "qrels" else "", columns=columns))
     return pieces
 
 
@@ -139,17 +139,17 @@ def _find_columns(
     with readable(file, f"wanted is {LAYOUT}"), file.reading() as stream:
         schema, batches = arrow_batches(stream)
         first = next(batches, None)
-    found = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
+    columns = tuple(name for names in groups for name in names if schema.names.count(name) == 1)
     for names in groups:
-        if names[0] not in optional and not set(names) & set(found):
+        if names[0] not in optional and not set(names) & set(columns):
             raise UserError(
                 f"{file} has no column {names[0]} among its columns {columns_told(schema)}; wanted is {LAYOUT}"
             )
     size = measure_file(file)
     if first is not None:
-        read = sum(first[name].get_total_buffer_size() for name in found)
+        read = sum(first[name].get_total_buffer_size() for name in columns)
         size = round(size * read / max(1, first.get_total_buffer_size()))
-    return size, found
+    return size, columns
 
 
 def _files(state: Place) -> list[str]:

@@ -47,10 +47,10 @@ def records(dataset_id: str, rows: str) -> Iterator[Any]:
         UserError: for a file that is not here, and for whatever else the package raises.
     """
     with _reading(dataset_id, rows):
-        found = iter(getattr(dataset(dataset_id), f"{rows}_iter")())
+        iterator = iter(getattr(dataset(dataset_id), f"{rows}_iter")())
     while True:
         with _reading(dataset_id, rows):
-            several = list(islice(found, BLOCK_ROWS))
+            several = list(islice(iterator, BLOCK_ROWS))
         if not several:
             return
         yield from several
@@ -100,9 +100,9 @@ def _reading(dataset_id: str, rows: str) -> Iterator[None]:
         except UserError:
             raise
         except Exception as error:  # readers of two hundred formats
-            said = " ".join(str(error).split())[:300]
+            text = " ".join(str(error).split())[:300]
             raise UserError(
-                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {said}. To have fetched "
+                f"ir_datasets:{dataset_id}: its {rows} cannot be read: {type(error).__name__}: {text}. To have fetched "
                 f"what is not on this machine, or see where to ask: --allow-download ({ALLOW_DOWNLOAD}=1), or type: "
                 f"ir_datasets export {dataset_id} {rows} > /dev/null"
             ) from None
@@ -155,12 +155,12 @@ def open_id(config: CorpusConfig) -> CorpusPieces:
             judged; and if files are not on this machine, with how to fetch them.
     """
     dataset_id = config.place
-    found = dataset(dataset_id)
-    if not found.has_docs():
+    collection = dataset(dataset_id)
+    if not collection.has_docs():
         below = ", ".join(children(dataset_id)) or "the other ids"
         raise UserError(f"ir_datasets:{dataset_id} has no documents of its own; name one of {below}")
     splits = split_ids(dataset_id)
-    if not splits and found.has_queries():
+    if not splits and collection.has_queries():
         raise UserError(f"ir_datasets:{dataset_id} has queries but no judgements; name another id of its collection")
     docs, queries, qrels = (
         [

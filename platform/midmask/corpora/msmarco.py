@@ -59,8 +59,8 @@ def open_msmarco(folder: Place) -> CorpusPieces:
         pair = _deep_learning(folder, names, year)
         if pair:
             queries, files = [*queries, pair[0]], {**files, split: pair[1]}
-    asked = text_pieces("queries", folder, queries, parse_query)
-    return CorpusPieces(docs, asked, qrel_pieces(folder, files))
+    query_pieces = text_pieces("queries", folder, queries, parse_query)
+    return CorpusPieces(docs, query_pieces, qrel_pieces(folder, files))
 
 
 def _holds_queries(file: str) -> bool:
@@ -70,9 +70,9 @@ def _holds_queries(file: str) -> bool:
 
 def _deep_learning(folder: Place, names: list[str], year: str) -> tuple[str, str] | None:
     """The year's queries and judgements; the one is refused without the other."""
-    wanted = [f"msmarco-test{year}-queries.tsv", f"{year}qrels-pass.txt"]
-    present = [find_file(folder, [name], LAYOUT, optional=True) for name in wanted]
-    for name, file, other in zip(wanted, present, present[::-1], strict=True):
+    expected = [f"msmarco-test{year}-queries.tsv", f"{year}qrels-pass.txt"]
+    present = [find_file(folder, [name], LAYOUT, optional=True) for name in expected]
+    for name, file, other in zip(expected, present, present[::-1], strict=True):
         if other and not file:
             raise UserError(f"{folder}: {name} is missing, which belongs to {other}; wanted layout: {LAYOUT}")
     return (present[0], present[1]) if present[0] else None

@@ -168,18 +168,18 @@ def open_nq(folder: Place) -> CorpusPieces:
     """The corpus in a folder of DPR's files."""
     passages = find_file(folder, ["psgs_w100.tsv"], LAYOUT)
     names = data_files(folder)
-    trained, asked = (
+    trained, questions = (
         one_file_each(((match[1], match[0]) for match in map(pattern.fullmatch, names) if match), "questions")
         for pattern in (TRAINING, QUESTIONS)
     )
-    if not asked and not trained:
+    if not questions and not trained:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
-    for split in trained.keys() & asked.keys():
-        log.info("skipping %s: its %s questions are the questions of %s", asked.pop(split), split, trained[split])
+    for split in trained.keys() & questions.keys():
+        log.info("skipping %s: its %s questions are the questions of %s", questions.pop(split), split, trained[split])
     header = 1 if _has_header(folder, passages) else 0
     docs = text_pieces("docs", folder, [passages], parse_passage, skip=header)
     queries, qrels = [], []
-    for split, file in sorted(asked.items()):
+    for split, file in sorted(questions.items()):
         cut = partial(number_lines, split)
         queries += text_pieces("queries", folder, [file], parse_question, split=split, cut=cut)
     for split, file in sorted(trained.items()):

@@ -178,11 +178,11 @@ class SourcePiece(Piece):
         module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         source = (package_folder(self.package).parent / self.file).read_bytes()
         try:
-            found = list(docstrings(source, module))
+            texts = list(docstrings(source, module))
         except (SyntaxError, ValueError, RecursionError) as error:
             yield getattr(error, "lineno", None) or 1, Fault(NOT_PYTHON, raw=str(error))
             return
-        for name, line, text in found:
+        for name, line, text in texts:
             summary, body, rule = pair(text.encode(errors="replace").decode(), self.max_characters)
             yield line, (rule,) if rule else (None, name, module, summary, body)
 
@@ -301,8 +301,8 @@ def _clusters(bodies: NDArray[np.int64], questions: NDArray[np.int64], texts: li
     """The lowest passage of each passage's cluster."""
     order = np.argsort(questions, kind="stable")
     together = questions[order[1:]] == questions[order[:-1]]
-    asked = np.stack([bodies[order[:-1][together]], bodies[order[1:][together]]], axis=1)
-    return clusters(len(texts), np.concatenate([similar_pairs(signatures(texts)), asked]))
+    pairs = np.stack([bodies[order[:-1][together]], bodies[order[1:][together]]], axis=1)
+    return clusters(len(texts), np.concatenate([similar_pairs(signatures(texts)), pairs]))
 
 
 def _sample(home: NDArray[np.int64], config: CorpusConfig) -> NDArray[np.bool_]:

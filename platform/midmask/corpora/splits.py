@@ -48,14 +48,14 @@ def assign_splits(
         return list(official), Rule(OFFICIAL)
     unique, inverse = np.unique(np.asarray(query_ids, dtype=object), return_inverse=True)
     draw = uniform([str(query_id) for query_id in unique], f"split {seed}")[inverse]
-    own = np.asarray(official, dtype=object)
+    splits = np.asarray(official, dtype=object)
     if names >= {"train", "test"}:
-        tenth = np.where((own == "train") & (draw < 0.1), "dev", own)
+        tenth = np.where((splits == "train") & (draw < 0.1), "dev", splits)
         return list(tenth), Rule("dev is a tenth of train by a hash of the query id", ("dev", "train"))
     if names >= {"train", "dev"}:
-        halved = np.where((own == "dev") & (draw < 0.5), "test", own)
+        halved = np.where((splits == "dev") & (draw < 0.5), "test", splits)
         return list(halved), Rule("test is half of dev by a hash of the query id", ("dev", "test"))
     parts = np.asarray(["train", "dev", "test"], dtype=object)[np.searchsorted([0.6, 0.8], draw, side="right")]
     stay = np.asarray([split in FIXED or is_slice(split) for split in official], dtype=bool)
     rule = Rule("60/20/20 by a hash of the query id", ("dev", "test", "train"))
-    return list(np.where(stay, own, parts)), rule
+    return list(np.where(stay, splits, parts)), rule

@@ -68,8 +68,8 @@ def parse_passage(text: str) -> tuple[str, str, str]:
 
 def parse_topic(text: str) -> tuple[str, str]:
     """(query_id, text) of a <top> element. Its fields need no closing tags; the label "Number:" is cut."""
-    found = re.findall(r"<(num|title)>([^<]*)", _content(text, "TOP"), flags=re.IGNORECASE)
-    fields = {name.lower(): html.unescape(value) for name, value in found}
+    elements = re.findall(r"<(num|title)>([^<]*)", _content(text, "TOP"), flags=re.IGNORECASE)
+    fields = {name.lower(): html.unescape(value) for name, value in elements}
     query_id = fields.get("num", "").strip().removeprefix("Number:").strip()
     if not query_id:
         raise ValueError("no num")
@@ -125,8 +125,8 @@ def _split_files(root: str, judgements: list[re.Match[str]]) -> dict[str, str]:
     """`test.head`, `test.head-dctr`, … -> file."""
     claims = []
     for match in judgements:
-        kind, own, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
-        claims.append((f"{part}.{own}" if kind == "raw" else f"{part}.{own}-{kind}", f"{root}qrels/{match[0]}"))
+        kind, group, part = match[1], match[2], OUR_NAME.get(match[3], match[3])
+        claims.append((f"{part}.{group}" if kind == "raw" else f"{part}.{group}-{kind}", f"{root}qrels/{match[0]}"))
     return one_file_each(claims)
 
 

@@ -102,8 +102,8 @@ def export_beir(corpus: Place, folder: Place) -> None:
     passages = (
         row for shard in docs.names() for columns in read_passages(docs / shard) for row in zip(*columns, strict=True)
     )
-    asked = read_table(corpus / "queries.parquet").to_pylist()
-    queries = ({"_id": row["query_id"], "text": row["text"]} for row in asked)
+    rows = read_table(corpus / "queries.parquet").to_pylist()
+    queries = ({"_id": row["query_id"], "text": row["text"]} for row in rows)
     qrels: dict[str, list[tuple[str, str, int]]] = {}
     for row in read_table(corpus / "qrels.parquet").to_pylist():
         qrels.setdefault(row["split"], []).append((row["query_id"], row["doc_id"], row["grade"]))

@@ -207,11 +207,11 @@ class Backbone(nn.Module):
             vectors_BD = self.sentence_vector(self.hidden(ids_BL, lengths_B, side), lengths_B)
         return F.normalize(vectors_BD, dim=-1) if normalise else vectors_BD
 
-    def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **wanted: bool) -> Any:
+    def _encode(self, ids_BL: Tensor, lengths_B: Tensor, side: Side, **options: bool) -> Any:
         mask = self._visible(ids_BL, lengths_B)
         if mask is not None and self.family.mask == "tokens":
             mask = mask[:, 0, 0].long()
-        inputs = {"input_ids": ids_BL, "attention_mask": mask, **self._types(ids_BL, lengths_B), **wanted}
+        inputs = {"input_ids": ids_BL, "attention_mask": mask, **self._types(ids_BL, lengths_B), **options}
         if side == "query" and self.experts is not None:
             return self.experts.run(self.encoder, inputs)
         return self.encoder(**inputs)
@@ -271,7 +271,7 @@ def build_backbone(config: BackboneConfig, vocabulary: Vocabulary, *, seed: int)
     """
     with fresh_weights(seed):
         if config.is_pretrained:
-            backbone = _load(config.name, dropout=config.dropout, wanted=config)
+            backbone = _load(config.name, dropout=config.dropout, config=config)
         else:
             settings = read_settings(config.name, config.dropout, vocabulary.size, vocabulary.pad_id)
             model, sentence = fresh_model(settings), config.sentence_vector
@@ -291,35 +291,35 @@ def shape_of(config: BackboneConfig) -> BackboneShape:
     return shape_from(read_settings(config.name, config.dropout))
 
 
-def load_backbone(folder: Path, *, dropout: float, wanted: BackboneConfig | None = None) -> Backbone:
+def load_backbone(folder: Path, *, dropout: float, config: BackboneConfig | None = None) -> Backbone:
     """The backbone in a Hugging Face folder. An MLM head that the folder lacks is made afresh, always the same.
 
     Args:
-        wanted: with which experts and sentence vector; none: with the experts that the folder holds.
+        config: with which experts and sentence vector; none: with the experts that the folder holds.
 
     Raises:
         UserError: if there is no model of a supported family, or its experts are not the wanted ones.
     """
     with fresh_weights(0):
-        return _load(str(folder), dropout=dropout, wanted=wanted)
+        return _load(str(folder), dropout=dropout, config=config)
 
 
-def _choose_split(folder: Path, wanted: BackboneConfig | None) -> ExpertSplit | None:
+def _choose_split(folder: Path, config: BackboneConfig | None) -> ExpertSplit | None:
     """The experts that a folder is loaded with: its own, or copies of a plain encoder's weights."""
     saved = read_expert_split(folder)
-    if wanted is None:
+    if config is None:
         return saved
-    if saved is not None and wanted.experts != "drop" and saved != wanted.split:
+    if saved is not None and config.experts != "drop" and saved != config.split:
         raise UserError(
-            f"backbone.experts = {wanted.experts}: {folder} has {saved}. Set the same, or backbone.experts=drop to go "
+            f"backbone.experts = {config.experts}: {folder} has {saved}. Set the same, or backbone.experts=drop to go "
             "on without its query expert."
         )
-    return wanted.split
+    return config.split
 
 
-def _load(name: str, *, dropout: float, wanted: BackboneConfig | None) -> Backbone:
+def _load(name: str, *, dropout: float, config: BackboneConfig | None) -> Backbone:
     folder = named_folder(name)
-    split, sentence = _choose_split(folder, wanted), wanted.sentence_vector if wanted else "cls"
+    split, sentence = _choose_split(folder, config), config.sentence_vector if config else "cls"
     model, has_fresh_head = read_model(name, dropout)
     backbone = Backbone(model, dropout=dropout, split=split, has_fresh_head=has_fresh_head, sentence=sentence)
     if backbone.experts is not None and read_expert_split(folder) is not None:

@@ -104,8 +104,8 @@ class CrossEncoder(nn.Module):
         """Token types of joined rows; padding has type 0, as tokenizers give it."""
         if self.template.types is None:
             return None
-        one, other = self.template.types
-        types_NL = torch.where(at_NL < begin_N[:, None], one, other)
+        first, second = self.template.types
+        types_NL = torch.where(at_NL < begin_N[:, None], first, second)
         return types_NL.masked_fill(at_NL >= lengths_N[:, None], 0)
 
     def forward(self, pairs: Pairs) -> Tensor:
@@ -189,17 +189,17 @@ def template_of(tokenizer: Any, *, typed: bool) -> Template:
     Raises:
         UserError: if it does not mark where the second text begins, or marks the ends of one text in another way.
     """
-    one, two = tokenizer("a"), tokenizer("a", "a", return_token_type_ids=True)
-    text_of = two.sequence_ids(0)
+    single, pair = tokenizer("a"), tokenizer("a", "a", return_token_type_ids=True)
+    text_of = pair.sequence_ids(0)
     if 1 not in text_of or None not in text_of[text_of.index(0) : text_of.index(1)]:
         raise UserError("teacher: the tokenizer puts no special token between two texts; use that of a BERT-like model")
     starts = text_of.index(0), text_of.index(1)
     ends = len(text_of) - text_of[::-1].index(0), len(text_of) - text_of[::-1].index(1)
     first, last = starts[0], len(text_of) - ends[1]
-    ids = two["input_ids"]
-    if one.sequence_ids(0).index(0) != starts[0] or ends[0] - starts[0] + first + last != len(one["input_ids"]):
+    ids = pair["input_ids"]
+    if single.sequence_ids(0).index(0) != starts[0] or ends[0] - starts[0] + first + last != len(single["input_ids"]):
         raise UserError("teacher: the tokenizer marks the ends of a pair unlike those of one text")
-    types = (two[TYPES][starts[0]], two[TYPES][starts[1]]) if typed else None
+    types = (pair[TYPES][starts[0]], pair[TYPES][starts[1]]) if typed else None
     before, between, behind = ids[: starts[0]], ids[ends[0] : starts[1]], ids[ends[1] :]
     return Template(tuple(before), tuple(between), tuple(behind), types, int(tokenizer.pad_token_id))
 

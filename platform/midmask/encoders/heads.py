@@ -83,7 +83,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
-        return (*(tensor * grad.to(tensor.dtype) if wanted else None for tensor, wanted in saved), None, None, None)
+        return (*(tensor * grad.to(tensor.dtype) if needed else None for tensor, needed in saved), None, None, None)
 
 
 def _add_gradients(

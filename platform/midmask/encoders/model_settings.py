@@ -362,11 +362,11 @@ def _read_if_there(path: Path) -> dict[str, Any]:
     return read_json(path, dict) if path.is_file() else {}
 
 
-def read_json(path: Path, wanted: type) -> Any:
+def read_json(path: Path, kind: type) -> Any:
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read ({str(error).splitlines()[0]}); save the model again") from None
-    if not isinstance(content, wanted):
-        raise UserError(f"{path}: a {type(content).__name__} instead of a {wanted.__name__}; save the model again")
+    if not isinstance(content, kind):
+        raise UserError(f"{path}: a {type(content).__name__} instead of a {kind.__name__}; save the model again")
     return content

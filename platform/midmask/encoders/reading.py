@@ -113,11 +113,11 @@ def _refuse_other_weights(named: str, model: Any, loading: dict[str, Any]) -> No
             f"{named}: {name} has the shape {list(stored)} in the file, but {list(shape)} by config.json "
             f"(weights of other shapes: {len(mismatched)}). Save the model again, with its own config.json."
         )
-    own = {key for key in model.state_dict() if key.startswith(backbone) and "pooler." not in key}
-    lost, unexpected = sorted(own.intersection(loading["missing_keys"])), sorted(loading["unexpected_keys"])
+    keys = {key for key in model.state_dict() if key.startswith(backbone) and "pooler." not in key}
+    lost, unexpected = sorted(keys.intersection(loading["missing_keys"])), sorted(loading["unexpected_keys"])
     if lost:
         raise UserError(
-            f"{named}: the file holds no {_listed(lost)} ({len(lost)} of {len(own)} weights are missing, which would "
+            f"{named}: the file holds no {_listed(lost)} ({len(lost)} of {len(keys)} weights are missing, which would "
             f"be random); it holds others: {_listed(unexpected) or 'none'}. Save the model again with save_pretrained: "
             "with its own config.json, and without what is around it (DataParallel, torch.compile, a whole "
             "SentenceTransformer)."
@@ -224,14 +224,14 @@ def read_model(name: str, dropout: float) -> tuple[Any, bool]:
     return model, bool(missing)
 
 
-def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple[Any, dict[str, Any]]:
+def read_pretrained(kind: Any, folder: Path, named: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     """A Hugging Face model with the weights of a folder, and what transformers reports of the reading. Only weights of
     a head may be missing in the folder and thus be fresh: those that are not the base model's, and poolers. Runs no
     code of the folder.
 
     Args:
         kind: the class of transformers that reads it. named: what the folder was given for, with its name, for the
-            errors. wanted: further arguments of `from_pretrained`; without dtype,
+            errors. options: further arguments of `from_pretrained`; without dtype,
             in float32.
 
     Raises:
@@ -247,7 +247,7 @@ def read_pretrained(kind: Any, folder: Path, named: str, **wanted: Any) -> tuple
             trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are refused below, by name
-            **{"dtype": torch.float32, **wanted},
+            **{"dtype": torch.float32, **options},
         )
     _refuse_other_weights(named, model, loading)
     refuse_not_finite(named, model.state_dict().items())

@@ -94,7 +94,7 @@ def group_maxsim(query: TokenVectors, passage: TokenVectors) -> Tensor:
     each = int(query.lengths_B.max()) * group * int(passage.lengths_B.max())
     size = max(1, PRODUCTS // each)
     parts = zip(query.cut(size), passage.cut(size * group), strict=True)
-    scores = [_again(_score_part, own.padded()[:, None], part, len(own.lengths_B)) for own, part in parts]
+    scores = [_again(_score_part, queries.padded()[:, None], part, len(queries.lengths_B)) for queries, part in parts]
     return torch.cat(scores)[:, 0]
 
 

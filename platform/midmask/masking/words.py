@@ -157,10 +157,10 @@ def phrases(text: TokenRows, vocabulary: Vocabulary, sizes: range, width: int) -
     """
     length, device = text.ids_BL.shape[1], text.ids_BL.device
     places_L = torch.arange(length, device=device)
-    found = find_words(text, vocabulary)
-    begins_BL = (found.start_BL == places_L) & (places_L < text.lengths_B[:, None])
-    plain_BL = found.candidate_BL & (text.ids_BL != (-1 if vocabulary.unk_id is None else vocabulary.unk_id))
-    stops_BL = vocabulary.stop_V[text.ids_BL] & (found.size_BL == 1)
+    whole_words = find_words(text, vocabulary)
+    begins_BL = (whole_words.start_BL == places_L) & (places_L < text.lengths_B[:, None])
+    plain_BL = whole_words.candidate_BL & (text.ids_BL != (-1 if vocabulary.unk_id is None else vocabulary.unk_id))
+    stops_BL = vocabulary.stop_V[text.ids_BL] & (whole_words.size_BL == 1)
     edge_BL = F.pad(begins_BL & plain_BL & ~stops_BL, (0, 1))
     begins_BW = F.pad(torch.where(begins_BL, places_L, length).sort(1).values, (0, sizes[-1]), value=length)
     number_BL = begins_BL.cumsum(1) - 1

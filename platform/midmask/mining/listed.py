@@ -46,8 +46,8 @@ class Listed:
         lists = self.artifact.place / "lists"
         for name in lists.names():
             table = ranked.read_queries(lists / name, query_ids)
-            own = pc.index_in(table["source"], value_set=pa.array(list(self.sources), pa.string()))
-            names = pa.array(list(self.sources.values()), pa.string()).take(own.combine_chunks())
+            index = pc.index_in(table["source"], value_set=pa.array(list(self.sources), pa.string()))
+            names = pa.array(list(self.sources.values()), pa.string()).take(index.combine_chunks())
             yield table.drop_columns("source").append_column("source", names).select(CANDIDATES.names)
         if not lists.names():
             (name,) = self.sources.values()
@@ -89,7 +89,7 @@ def stretches(
     """
     for first in range(0, len(query_ids), QUERIES_AT_ONCE):
         some = query_ids[first : first + QUERIES_AT_ONCE]
-        table = pa.concat_tables(chain.from_iterable(one.read(split, some) for one in listed))
+        table = pa.concat_tables(chain.from_iterable(lists.read(split, some) for lists in listed))
         if depth is not None:
             table = table.filter(pc.less_equal(table["rank"], depth))
         if len(table):

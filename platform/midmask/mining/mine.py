@@ -120,7 +120,7 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
             not there.
     """
     listed = find_listed([inputs[name] for name in sorted(inputs) if name.startswith("ranked")])
-    sources = [name for own in listed for name in own.sources.values()]
+    sources = [name for lists in listed for name in lists.sources.values()]
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
     write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), out / "queries.parquet")
     known = Known.of(inputs["corpus"], inputs["near_duplicates"].place, config.filters.near_duplicates)

@@ -130,9 +130,9 @@ def _are_among(rows: "pd.DataFrame", pairs: "pd.DataFrame") -> "pd.Series[bool]"
 def _lowest_listed(rows: "pd.DataFrame", positives: "pd.DataFrame") -> NDArray[np.float64]:
     """For each row, the lowest score of a positive in its list; -inf if the list lacks one of them."""
     listed = rows[rows["is_positive"]].groupby(["query_id", "source"], observed=True)["score"]
-    found = rows[["query_id", "source"]].join(listed.agg(["size", "min"]), ["query_id", "source"])
-    wanted = rows["query_id"].map(positives.groupby("query_id").size())
-    return np.where(found["size"].fillna(0) < wanted, -np.inf, found["min"])
+    scores = rows[["query_id", "source"]].join(listed.agg(["size", "min"]), ["query_id", "source"])
+    expected = rows["query_id"].map(positives.groupby("query_id").size())
+    return np.where(scores["size"].fillna(0) < expected, -np.inf, scores["min"])
 
 
 def verdicts(rows: "pd.DataFrame", rules: FilterConfig, ranks: range) -> Codes:

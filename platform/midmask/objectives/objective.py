@@ -218,9 +218,9 @@ def use_of_vector(vector_BD: Tensor, loss_of: Callable[[Tensor], Part], decoder:
     Args:
         loss_of: the decoder's loss when it is given these vectors. decoder: its name.
     """
-    given = {
+    inputs = {
         f"{decoder}_loss": vector_BD,
         f"{decoder}_loss_without_vector": vector_BD.mean(0, True).expand_as(vector_BD),
     }
-    parts = {name: loss_of(vectors) for name, vectors in given.items()}
+    parts = {name: loss_of(vectors) for name, vectors in inputs.items()}
     return {name: part.total / part.count.clamp(min=1) for name, part in parts.items()}

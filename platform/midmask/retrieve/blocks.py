@@ -106,7 +106,7 @@ class StoredPassages:
 
     def row(self, number: int) -> tuple[str, str, str]:
         """Document id, title and text of a row; only its row group is read."""
-        block = self._blocks[bisect_right(self._blocks, number, key=lambda one: one.start) - 1]
+        block = self._blocks[bisect_right(self._blocks, number, key=lambda entry: entry.start) - 1]
         passage = self._read_group(block).slice(number - block.start, 1).to_pylist()[0]
         return passage["doc_id"], passage["title"] or "", passage["text"]
 

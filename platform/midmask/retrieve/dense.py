@@ -96,12 +96,12 @@ def load_faiss() -> Any:
     Raises:
         UserError: if there is none, or more than one.
     """
-    found = [name for name, version in library_versions(FAISS_BUILDS).items() if version != ABSENT]
-    if not found:
+    builds = [name for name, version in library_versions(FAISS_BUILDS).items() if version != ABSENT]
+    if not builds:
         raise UserError("faiss is not installed: pip install 'midmask[cpu]', or 'midmask[gpu]' where there is a GPU")
-    if len(found) > 1:
+    if len(builds) > 1:
         raise UserError(
-            f"{' and '.join(found)} are both installed and overwrite each other; pip uninstall -y {' '.join(found)}, "
+            f"{' and '.join(builds)} are both installed and overwrite each other; pip uninstall -y {' '.join(builds)}, "
             "then pip install one of 'midmask[cpu]' and 'midmask[gpu]'"
         )
     import faiss

@@ -59,12 +59,12 @@ class VectorBlocks:
         return map(self.read, range(len(self.lengths)))
 
 
-def _sample_rows(vectors: VectorBlocks, wanted: int) -> Floats:
+def _sample_rows(vectors: VectorBlocks, size: int) -> Floats:
     """So many of all vectors, those with the lowest hash of their row, in row order; all where there are no more."""
     count = sum(vectors.lengths)
     is_drawn_N = np.ones(count, bool)
-    if wanted < count:
-        is_drawn_N[np.argpartition(mix(SAMPLE_KEY, np.arange(count)), wanted)[wanted:]] = False
+    if size < count:
+        is_drawn_N[np.argpartition(mix(SAMPLE_KEY, np.arange(count)), size)[size:]] = False
     parts = np.split(is_drawn_N, np.cumsum(vectors.lengths)[:-1])
     return np.concatenate([np.asarray(block)[drawn] for block, drawn in zip(vectors, parts, strict=True)])
 
@@ -303,26 +303,26 @@ def draw_sample(config: SampleConfig, inputs: Mapping[str, Artifact], out: Place
     }
 
 
-def measure_recall(exact: Place, found: Place, depth: int) -> dict[str, float]:
+def measure_recall(exact: Place, ranking: Place, depth: int) -> dict[str, float]:
     """The share of an exact ranking's passages down to a rank that another ranking has down to the same rank.
 
     Passages are compared by id: of copies with equal scores at the edge, only the one that the exact search lists
     counts.
 
     Args:
-        exact: ranked list of the sample. found: of at least the same queries. depth: passages asked for.
+        exact: ranked list of the sample. ranking: of at least the same queries. depth: passages asked for.
 
     Returns:
         queries: of the sample. at_10, at_100: where the depth allows. at_depth.
     """
     best = ranked.read(exact)
     queries = best["query_id"].unique().to_pylist()
-    approximate = ranked.read_queries(found, queries, ["query_id", "doc_id", "rank"])
+    approximate = ranked.read_queries(ranking, queries, ["query_id", "doc_id", "rank"])
     cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
     shares = {name: _share_found(best, approximate, cutoff) for name, cutoff in cutoffs.items()}
     return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}
 
 
-def _share_found(best: pa.Table, own: pa.Table, cutoff: int) -> float:
-    pairs = [table.filter(pc.less_equal(table["rank"], cutoff)).select(["query_id", "doc_id"]) for table in (best, own)]
+def _share_found(best: pa.Table, run: pa.Table, cutoff: int) -> float:
+    pairs = [table.filter(pc.less_equal(table["rank"], cutoff)).select(["query_id", "doc_id"]) for table in (best, run)]
     return float(len(pairs[0].join(pairs[1], ["query_id", "doc_id"], join_type="inner")) / len(pairs[0]))

@@ -50,20 +50,20 @@ class LateShard(Shard):
                 best.offer(query, scores, rows + start)
         return best.ranking()
 
-    def _score_block(self, block: CodedTokens, queries: CodedTokens, wanted: list[Ints] | None) -> list[Floats]:
-        """Scores of each query with its wanted passages of a block; none: with all of them."""
-        rows = np.arange(len(block)) if wanted is None else np.unique(np.concatenate(wanted))
+    def _score_block(self, block: CodedTokens, queries: CodedTokens, candidates: list[Ints] | None) -> list[Floats]:
+        """Scores of each query with its candidates of a block; none: with all passages."""
+        rows = np.arange(len(block)) if candidates is None else np.unique(np.concatenate(candidates))
         if not len(rows):
             return [np.empty(0, np.float32)] * len(queries)
-        passages = block if wanted is None else block.take(rows)
+        passages = block if candidates is None else block.take(rows)
         codes_TD, scale_T = passages.records_T["codes"].astype(np.float32), passages.records_T["scale"].copy()
         lengths_N, starts_N, starts = passages.lengths_N, passages.starts_N, queries.starts_N
 
         def score(query: int) -> Floats:
             asked_L = queries.records_T[int(starts[query]) : int(starts[query] + queries.lengths_N[query])]
-            if wanted is None:
+            if candidates is None:
                 return maxsim(asked_L, codes_TD, scale_T, starts_N)
-            chosen = np.searchsorted(rows, wanted[query])
+            chosen = np.searchsorted(rows, candidates[query])
             tokens_T = token_places(starts_N[chosen], lengths_N[chosen])
             return maxsim(asked_L, codes_TD[tokens_T], scale_T[tokens_T], starts_of(lengths_N[chosen]))
 

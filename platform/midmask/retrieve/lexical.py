@@ -74,8 +74,8 @@ class LexicalShard(Shard):
     def _search(self, queries: Views, k: int, candidates: Candidates | None) -> Neighbours:
         best = Best(queries.words.shape[0], k, self._places_N)
         search = self._search_words if self._embeddings is None else self._search_both
-        every, size = range(queries.words.shape[0]), -(-QUERIES // self._threads)
-        parts = (every[start : start + size] for start in every[::size])
+        numbers, size = range(queries.words.shape[0]), -(-QUERIES // self._threads)
+        parts = (numbers[start : start + size] for start in numbers[::size])
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(lambda part: search(queries, part, k, best), parts))
         return best.ranking()

@@ -243,16 +243,16 @@ def fuse(encoder: pa.Table, bm25: pa.Table, bm25_share: float, depth: int, fusio
     return order(joined.rename_columns(["query_id", "doc_id", "score"]), depth)
 
 
-def _by_rank(found: pa.Table, share: float) -> Doubles:
+def _by_rank(ranked_list: pa.Table, share: float) -> Doubles:
     """The list's part of each row's score: its reciprocal rank."""
-    score: Doubles = share / (RRF_CONSTANT + found["rank"].to_numpy().astype(np.float64))
+    score: Doubles = share / (RRF_CONSTANT + ranked_list["rank"].to_numpy().astype(np.float64))
     return score
 
 
-def _by_score(found: pa.Table, share: float) -> Doubles:
+def _by_score(ranked_list: pa.Table, share: float) -> Doubles:
     """The list's part of each row's score: `share` for a query's best scores, 0 for its lowest ones."""
-    score = found["score"].to_numpy().astype(np.float64)
-    first = np.flatnonzero(found["rank"].to_numpy() == 1)  # a query's rows stand together, the best one first
+    score = ranked_list["score"].to_numpy().astype(np.float64)
+    first = np.flatnonzero(ranked_list["rank"].to_numpy() == 1)  # a query's rows stand together, the best one first
     rows = np.diff(np.append(first, len(score)))
     low = np.repeat(score[first + rows - 1], rows)
     span = np.repeat(score[first], rows) - low

@@ -109,13 +109,13 @@ def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> s
         raise unknown(f"split of {corpus.result['name']}", config.split, judged)
     common = {name: listed & queries for name, queries in judged.items() if name == config.split or not is_slice(name)}
     shares = {name: len(queries) / len(judged[name]) for name, queries in common.items()}
-    own, share = common[config.split], shares[config.split]
-    if share >= ENOUGH or (own and share == max(shares.values())):
-        return own
-    found = ", ".join(f"{len(queries):,} of the {len(judged[name]):,} of {name}" for name, queries in common.items())
+    split_queries, share = common[config.split], shares[config.split]
+    if share >= ENOUGH or (split_queries and share == max(shares.values())):
+        return split_queries
+    counts = ", ".join(f"{len(queries):,} of the {len(judged[name]):,} of {name}" for name, queries in common.items())
     raise UserError(
         f"{config.file}: it has other queries than {config.split}: of the judged queries of {corpus.result['name']}, "
-        f"{found}; name the split that it ranks, with --split (in Python: split=), or the collection that it was made "
+        f"{counts}; name the split that it ranks, with --split (in Python: split=), or the collection that it was made "
         "on, as --corpus beir:FOLDER"
     )
 

@@ -244,10 +244,10 @@ class Search(UnitSearch):
         if "candidates" not in self.inputs:
             return None
         query_ids = self.query_blocks[number].read(["query_id"])["query_id"].to_pylist()
-        found = ranked.read_queries(self._lists("candidates"), query_ids, ["query_id", "doc_id"])
-        query_N = pc.index_in(found["query_id"], value_set=pa.array(query_ids, pa.string()))
+        candidates = ranked.read_queries(self._lists("candidates"), query_ids, ["query_id", "doc_id"])
+        query_N = pc.index_in(candidates["query_id"], value_set=pa.array(query_ids, pa.string()))
         large = pa.large_string()  # ids may take more than 2 GiB
-        row_N = pc.index_in(found["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
+        row_N = pc.index_in(candidates["doc_id"].cast(large), value_set=doc_ids.cast(large).combine_chunks())
         query_N, row_N = (column.filter(pc.is_valid(row_N)).to_numpy().astype(np.int64) for column in (query_N, row_N))
         order = np.lexsort((row_N, query_N))
         edges = np.searchsorted(query_N[order], np.arange(len(query_ids) + 1))

@@ -61,8 +61,8 @@ def select_queries(
 ) -> None:
     """Writes the rows (query_id, …) of the queries that `judged_queries` names, by query id, unless it is done."""
     if not (out / SELECTION).exists():
-        wanted = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
-        chosen = queries.filter(pc.is_in(queries["query_id"], value_set=wanted)).sort_by("query_id")
+        query_ids = pa.array(judged_queries(corpus, split, judged=judged, limit=limit), pa.string())
+        chosen = queries.filter(pc.is_in(queries["query_id"], value_set=query_ids)).sort_by("query_id")
         write_table(chosen, out / SELECTION, row_group_size=QUERY_BLOCK, compression="snappy")
 
 
@@ -93,11 +93,11 @@ def is_missing(corpus: Place, judged: pa.Table) -> pa.ChunkedArray:
 
 def are_passages(corpus: Place, doc_ids: pa.Array) -> NDArray[np.bool_]:
     """For each of these ids, whether it is a passage's; one file of ids is in memory at a time."""
-    found = np.zeros(len(doc_ids), bool)
+    is_passage = np.zeros(len(doc_ids), bool)
     for name in (corpus / "docs").names():
         ids = read_table(corpus / "docs" / name, ["doc_id"])["doc_id"]
-        found |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
-    return found
+        is_passage |= pc.is_in(doc_ids, value_set=ids).to_numpy(zero_copy_only=False)
+    return is_passage
 
 
 def read_answers(corpus: Artifact) -> pa.Table:
@@ -131,10 +131,10 @@ def is_self(table: pa.Table, pairs: pa.Table) -> NDArray[np.bool_]:
     return mask
 
 
-def without_self(found: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
+def without_self(table: pa.Table, pairs: pa.Table, depth: int | None = None) -> tuple[pa.Table, int]:
     """A ranked list (`ranked.SCHEMA`) without the pairs, and how many it held; ranks close up, from 1 on.
 
     A search has to go one passage deeper than `depth`, to which the list is cut, for a full list to be left.
     """
-    keep = ~is_self(found, pairs)
-    return ranked.with_ranks(found.filter(pa.array(keep)).drop_columns("rank"), depth), int((~keep).sum())
+    keep = ~is_self(table, pairs)
+    return ranked.with_ranks(table.filter(pa.array(keep)).drop_columns("rank"), depth), int((~keep).sum())

@@ -105,8 +105,8 @@ class SearchWorker:
             return 0
         search = self._work.prepare(self._shard, number)
         started = time.perf_counter()
-        found = search()
-        write_found(target, found, time.perf_counter() - started)
+        neighbours = search()
+        write_found(target, neighbours, time.perf_counter() - started)
         return 1
 
 
@@ -121,10 +121,10 @@ def search_alone(work: UnitSearch, parts: int = 1) -> dict[str, Any]:
     return work.finish(shards, blocks)
 
 
-def write_found(place: Place, found: Neighbours, seconds: float) -> None:
+def write_found(place: Place, neighbours: Neighbours, seconds: float) -> None:
     """Writes a shard's results for a block of queries, and the seconds of the search."""
     with place.writing() as stream:
-        np.savez(stream, scores=found[0], rows=found[1], seconds=np.float64(seconds))
+        np.savez(stream, scores=neighbours[0], rows=neighbours[1], seconds=np.float64(seconds))
 
 
 def read_found(place: Place) -> tuple[Floats, Ints, float]:
@@ -143,13 +143,13 @@ def merge(parts: Sequence[Neighbours], places_N: Ints, depth: int) -> Neighbours
     return in_order(scores_QK, rows_QK, places_N, depth)
 
 
-def as_table(found: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
+def as_table(neighbours: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Array) -> pa.Table:
     """The ranked list of some queries, in their order.
 
     Args:
         doc_ids: of every row of the corpus.
     """
-    scores_QK, rows_QK = found
+    scores_QK, rows_QK = neighbours
     found_QK = rows_QK >= 0
     query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
     return pa.table(

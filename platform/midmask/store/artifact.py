@@ -233,12 +233,12 @@ def attempt(place: Place, timing: Timing) -> Iterator[Attempt | None]:
     yield None
 
 
-def _clear(place: Place, watch: LeaseWatch, own: str) -> None:
+def _clear(place: Place, watch: LeaseWatch, this_attempt: str) -> None:
     """Deletes the attempts that no living process works on, except whole ones, which may be in use."""
     folder = folder_of_attempts(place)
     living = _list_living(folder, watch)
     for name in _attempts(folder):
-        if name not in (*living, own) and not (folder / name / RECORD).exists():
+        if name not in (*living, this_attempt) and not (folder / name / RECORD).exists():
             (folder / name).delete()
             (folder / f"{name}{LEASE}").delete()
 
@@ -333,10 +333,10 @@ def produce(
     Args:
         timing: of leases; None: the default.
     """
-    with attempt(place, timing or Timing()) as own:
-        if own is not None:
+    with attempt(place, timing or Timing()) as this_attempt:
+        if this_attempt is not None:
             try:
-                own.publish({**record, "result": make(own.out)})
+                this_attempt.publish({**record, "result": make(this_attempt.out)})
             except OSError:  # of a file that is gone
                 if not (place / RECORD).exists():
                     raise

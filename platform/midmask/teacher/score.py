@@ -90,9 +90,9 @@ class Scorer:
             return self._score([queries[row] for row in query_of[batch]], [passages[row] for row in passage_of[batch]])
 
         batches = length_batches(np.minimum(uncut_N, longest), BATCH_TOKENS)
-        found = run_batches(run, batches, self._threads if self._device == "cpu" else 1)
+        scores = run_batches(run, batches, self._threads if self._device == "cpu" else 1)
         score_N = np.empty(len(pairs), np.float32)
-        score_N[np.concatenate(batches)] = np.concatenate(found)
+        score_N[np.concatenate(batches)] = np.concatenate(scores)
         _refuse_nan(score_N, pairs)
         return pairs.drop_columns("row").append_column("score", pa.array(score_N))
 

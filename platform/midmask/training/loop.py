@@ -70,8 +70,8 @@ def cache_gradients(
     coupled = Loss(objective.couple(vectors, facts))
     weights = objective.coupling()
     with torch.autocast(device.type, enabled=False):  # else the products of the backward pass would be in bf16
-        found = torch.autograd.grad(coupled.total(counts), (*vectors, *weights))
-    gradients, of_weights = found[: len(vectors)], found[len(vectors) :]
+        all_gradients = torch.autograd.grad(coupled.total(counts), (*vectors, *weights))
+    gradients, of_weights = all_gradients[: len(vectors)], all_gradients[len(vectors) :]
     lengths = [[len(row.vectors[index]) for row in rows] for index in range(len(vectors))]
     pieces = (torch.split(gradient, each) for gradient, each in zip(gradients, lengths, strict=True))
     cached = [Cached(*pair) for pair in zip(zip(*pieces, strict=True), states, strict=True)]

@@ -108,9 +108,9 @@ class PairExamples:
         queries.
         """
         files = ("negatives", "scores", "queries")
-        given: dict[str, Any] = {name: inputs[name].place / f"{name}.parquet" for name in files if name in inputs}
+        tables: dict[str, Any] = {name: inputs[name].place / f"{name}.parquet" for name in files if name in inputs}
         tokens = inputs["tokens"]
-        return cls(tokens.place, inputs["corpus"].place, "train", tokens.fingerprint, **given, **settings)
+        return cls(tokens.place, inputs["corpus"].place, "train", tokens.fingerprint, **tables, **settings)
 
     def open(self) -> "PairSource":
         return PairSource(self)
@@ -151,16 +151,16 @@ class PairSource(ExampleSource):
         numbers = query.to_numpy(zero_copy_only=False).astype(np.int64)
         return Lists.of(numbers, passage, len(self._queries))
 
-    def _find_wanted(self, wanted: pa.ChunkedArray) -> Rows:
+    def _find_wanted(self, query_ids: pa.ChunkedArray) -> Rows:
         """The wanted queries. Raises UserError if one of them has no positive in the split."""
         having = self._queries["query_id"].take(pa.array(self._kept))
-        strange = wanted.filter(pc.invert(pc.is_in(wanted, value_set=having)))
+        strange = query_ids.filter(pc.invert(pc.is_in(query_ids, value_set=having)))
         if len(strange):
             raise UserError(
                 f"{self._examples.queries}: {len(strange)} of its queries, such as {strange[0].as_py()!r}, have no "
                 f"relevant passage in split {self._examples.split!r}; draw the queries from this split"
             )
-        return np.asarray(self._kept[pc.is_in(having, value_set=wanted).to_numpy()])
+        return np.asarray(self._kept[pc.is_in(having, value_set=query_ids).to_numpy()])
 
     def _take_scores(self, place: Place) -> None:
         """Gives every passage that can stand in a row its score; queries that then have no negative are left out."""

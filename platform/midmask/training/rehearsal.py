@@ -70,15 +70,15 @@ def fit_micro_batch(
     if config.micro_batch is not None or room is None:
         return config.micro_batch
     share = -(-config.batch_size // world.size())
-    one, two = (_kept_bytes(objective, setup, vocabulary, rows, device) for rows in (1, 2))
-    each, once = two - one, 2 * one - two
+    single, double = (_kept_bytes(objective, setup, vocabulary, rows, device) for rows in (1, 2))
+    each, once = double - single, 2 * single - double
     fitting = int((room - once) // each)
     if fitting < share:
         fitting = int((room - once - share * _cached_bytes(objective, setup, vocabulary, device)) // each)
     fitting = world.least(fitting)
     if fitting < 1:
         raise UserError(
-            f"one row of the training keeps {(one + each) / GIB:.2f} GiB beside the weights, and there are "
+            f"one row of the training keeps {(single + each) / GIB:.2f} GiB beside the weights, and there are "
             f"{max(room, 0) / GIB:.2f} GiB; take a smaller backbone.name, shorter rows (tokens.max_length), or "
             "a device with more memory"
         )

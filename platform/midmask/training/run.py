@@ -149,8 +149,8 @@ class _Run:
 
     def _measure_health(self, done: int) -> dict[str, float]:
         """The encoder's health after this step, on rank 0, if a measurement is due."""
-        every = self.config.health_every
-        if self.pretraining is None or world.rank() != 0 or not every or done % every:
+        interval = self.config.health_every
+        if self.pretraining is None or world.rank() != 0 or not interval or done % interval:
             return {}
         values = examine(self.objective, to_device(self.batches.micro[0], self.device))
         self.watch.look(done, values)

@@ -116,7 +116,7 @@ class StartedSetup(TrainingSetup):
         if self.start is None:
             return build_backbone(self.backbone, vocabulary, seed=self.train.seed)
         folder = (self.start / "model").local()
-        backbone = load_backbone(folder, dropout=self.backbone.dropout, wanted=self.backbone)
+        backbone = load_backbone(folder, dropout=self.backbone.dropout, config=self.backbone)
         backbone.pair_sep = vocabulary.pair_sep
         return backbone
 

@@ -73,8 +73,8 @@ def read_parquet(source: DocumentFile) -> Iterator[ParsedDocument | Unreadable]:
         try:
             file = pq.ParquetFile(stream)
             columns = choose_columns(source, file.schema_arrow.names)
-            wanted = [name for name in columns if name in file.schema_arrow.names]
-            batches = file.iter_batches(batch_size=1_024, columns=wanted)
+            present = [name for name in columns if name in file.schema_arrow.names]
+            batches = file.iter_batches(batch_size=1_024, columns=present)
             yield from _documents(source, (row for batch in batches for row in batch.to_pylist()))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise Unreadable(DAMAGED, reason(error)) from None

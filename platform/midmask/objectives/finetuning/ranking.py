@@ -85,8 +85,8 @@ class Regularisers(Config):
 
     def part_names(self) -> tuple[str, ...]:
         """Names of the terms of the loss that regularise lexical vectors."""
-        given = (self.query is not None, self.passage is not None, self.anti_zero > 0, True, True)
-        return tuple(name for name, is_given in zip(PARTS, given, strict=True) if is_given)
+        present = (self.query is not None, self.passage is not None, self.anti_zero > 0, True, True)
+        return tuple(name for name, is_present in zip(PARTS, present, strict=True) if is_present)
 
     def ramp_factor(self, progress: Tensor) -> Tensor | float:
         """The factor of λ when a fraction of the run, [] in [0, 1), is done."""

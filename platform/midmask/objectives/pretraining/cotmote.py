@@ -129,12 +129,12 @@ class CoTMoTE(Objective):
 
     def health(self, drawn: CoTMoTERows) -> dict[str, Tensor]:
         """For each vector the decoder's loss with and without it; the vocabulary that wins under the passages' s."""
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for side, rows in drawn.sides:
             hidden_BLD = self._hidden(side, rows)
             for view, vector_B1D in self._vectors(hidden_BLD, rows.lengths_B).items():
                 decode = partial(self._decode, rows=drawn.decoder)
-                found |= use_of_vector(vector_B1D, decode, f"{side}_{view}_decoder")
+                values |= use_of_vector(vector_B1D, decode, f"{side}_{view}_decoder")
             if side == "passage" and self.config.views != "dense":
-                found["winning_vocabulary"] = winning_vocabulary(self._sparse(hidden_BLD, rows.lengths_B))
-        return found
+                values["winning_vocabulary"] = winning_vocabulary(self._sparse(hidden_BLD, rows.lengths_B))
+        return values

@@ -138,13 +138,13 @@ class MASTER(Objective):
 
     def health(self, drawn: MASTERRows) -> dict[str, Tensor]:
         """Each decoder's loss with and without its vector."""
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for name, behind in BEHIND.items():
             read, rows = drawn.encoded[behind], drawn.decoded[name]
             hidden_BLD = self.backbone.hidden(read.ids_BL, read.lengths_B)
             vector_B1D = self.backbone.sentence_vector(hidden_BLD, read.lengths_B)[:, None]
-            found |= use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows), name)
-        return found
+            values |= use_of_vector(vector_B1D, partial(self._decode, name=name, rows=rows), name)
+        return values
 
 
 def halves(text: TokenRows, vocabulary: Vocabulary) -> tuple[TokenRows, TokenRows]:

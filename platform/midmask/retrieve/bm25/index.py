@@ -52,8 +52,8 @@ class StemmedWords:
 
     def stems(self, text: str) -> list[str]:
         """The stem of each word, in order."""
-        found: list[str] = self._stem(self._split(text.lower()))
-        return found
+        stems: list[str] = self._stem(self._split(text.lower()))
+        return stems
 
     def ids(self, text: str) -> list[int]:
         """One number per word; unknown words are learnt."""
