@@ -95,11 +95,11 @@ def refuse_unschedulable(actors: int, threads: int) -> None:
         )
     free = int(ray.available_resources().get("CPU", 0))
     if free < actors * threads:
-        warn_of_waiting(actors * threads, free)
+        _warn_of_waiting(actors * threads, free)
 
 
 @cache
-def warn_of_waiting(cpus: int, free: int) -> None:
+def _warn_of_waiting(cpus: int, free: int) -> None:
     """Once for the same numbers: on one core, every pool of a job waits for the one before it."""
     log.warning("%d CPUs are asked for, %d are free now; the pool waits for the rest", cpus, free)
 
@@ -188,11 +188,11 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
     """
     step.begin(config, inputs, out)
     names = step.missing(inputs, out)
-    loads_much = bool(names) and step.stays(config)
-    count = min(actors, len(names)) if loads_much else len(names)
-    if loads_much:
+    count, gpus = len(names), 0.0
+    if names and step.stays(config):
+        count = min(actors, count)
         refuse_unschedulable(count, 1)
-    gpus = share_of_gpu(count) if loads_much else 0
+        gpus = share_of_gpu(count)
     task = ray.remote(max_retries=RESTARTS, num_gpus=gpus, scheduling_strategy="SPREAD")(_make_shards)
     running = [task.remote(step, config, dict(inputs), out, names[number::count]) for number in range(count)]
     try:
@@ -206,9 +206,7 @@ def run_sharded(step: Sharded, config: Config, inputs: Inputs, out: Place, *, ac
 
 
 def _make_shards(step: Sharded, config: Config, inputs: Inputs, out: Place, names: Sequence[str]) -> int:
-    """Makes some shards with one worker of the step, but for those that a task that died has made."""
-    missing = [name for name in names if not (out / step.folder / step.file_name(name)).exists()]
-    make = step.worker(config, inputs, out)
-    for name in missing:
-        make(name)
+    """Makes some shards, but for those that a task that died has made; how many it made."""
+    missing = [name for name in names if not step.shard(out, name).exists()]
+    step.make(config, inputs, out, missing)
     return len(missing)

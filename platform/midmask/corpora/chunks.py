@@ -81,14 +81,14 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Record]:
 class Piece:
     """A part of a collection that is read on its own: records, which are rows of one kind (`VALUES`); picklable.
 
-    size: bytes of text, estimated. parse: a record -> the row's own values; raises Fault, or ValueError for a malformed
-    record. max_characters: of the longest passage, set by the reader.
+    size: bytes of text, estimated. parse: a record -> the row's own values, which it may be already; raises Fault, or
+    ValueError for a malformed record. max_characters: of the longest passage, set by the reader.
     """
 
     rows: str
     file: str
     size: int
-    parse: Callable[[Any], tuple[Any, ...]]
+    parse: Callable[[Any], tuple[Any, ...]] = tuple
     split: str = ""
     max_characters: int = 0
 

@@ -152,7 +152,6 @@ def open_documents(config: CorpusConfig) -> CorpusPieces:
             rows="docs",
             file=file,
             size=size,
-            parse=tuple,
             max_characters=config.max_characters,
             source=DocumentFile(file, places[file], config.text_column, config.title_column),
             passage_words=config.passage_words,

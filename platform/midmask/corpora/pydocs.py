@@ -231,7 +231,6 @@ def open_packages(config: CorpusConfig) -> CorpusPieces:
                 rows="docstrings",
                 file=file,
                 size=size,
-                parse=tuple,
                 max_characters=config.max_characters,
                 package=package,
                 version=package_version(package),

@@ -4,7 +4,7 @@ A shard is made from the source's shard of the same name, whatever else has been
 So shards can be made in any order, on any machine, and one that is there already is not made again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,18 @@ class Sharded:
             (out / self.folder / name).delete()
         return [name for name in sources if self.file_name(name) not in present]
 
+    def shard(self, out: Place, name: str) -> Place:
+        """The file of the shard that is made from a source."""
+        return out / self.folder / self.file_name(name)
+
+    def make(self, config: Config, inputs: Inputs, out: Place, names: Sequence[str]) -> None:
+        """Makes the shards of these sources with one worker; none is opened for none."""
+        if names:
+            make_shard = self.worker(config, inputs, out)
+            for name in names:
+                make_shard(name)
+
     def __call__(self, config: Config, inputs: Inputs, out: Place) -> dict[str, Any]:
         self.begin(config, inputs, out)
-        if missing := self.missing(inputs, out):
-            make = self.worker(config, inputs, out)
-            for name in missing:
-                make(name)
+        self.make(config, inputs, out, self.missing(inputs, out))
         return self.finish(config, inputs, out)
