@@ -55,7 +55,7 @@ def gather_rows(rows_BD: Tensor) -> Tensor:
     return gathered
 
 
-def own_rows(rows_BD: Tensor) -> Tensor:
+def local_positions(rows_BD: Tensor) -> Tensor:
     """Positions of this worker's rows among those of `gather_rows`; int64, [B]."""
     first = 0 if _is_alone() else sum(_row_counts(rows_BD)[: rank()])
     return torch.arange(first, first + len(rows_BD), device=rows_BD.device)
@@ -69,7 +69,7 @@ def _row_counts(rows_BD: Tensor) -> list[int]:
 
 
 class _Gather(torch.autograd.Function):
-    """all_gather forward; backward sums the gradients of all workers and keeps the own rows."""
+    """all_gather forward; backward sums the gradients of all workers and keeps its rows."""
 
     @staticmethod
     def forward(ctx: Any, rows_BD: Tensor, counts: list[int]) -> Tensor:

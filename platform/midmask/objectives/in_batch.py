@@ -33,8 +33,8 @@ def in_batch_part(
 
 def pairs_part(query_BD: Tensor, passage_BD: Tensor, *, temperature: float, weight: float = 1.0) -> Part:
     """`in_batch_part` of queries that belong to this worker's passages row by row, against those of all workers."""
-    own_B = world.own_rows(passage_BD)
-    return in_batch_part(query_BD, world.gather_rows(passage_BD), own_B, temperature=temperature, weight=weight)
+    local_B = world.local_positions(passage_BD)
+    return in_batch_part(query_BD, world.gather_rows(passage_BD), local_B, temperature=temperature, weight=weight)
 
 
 def cross_entropy_part(scores_QN: Tensor, targets_Q: Tensor, excluded_QN: Tensor | None, weight: float = 1.0) -> Part:

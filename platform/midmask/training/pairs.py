@@ -130,7 +130,7 @@ class PairSource(ExampleSource):
         self._negatives = self._lists(mined).without(self._positives)
         self._kept = np.flatnonzero(np.diff(self._positives.offsets))
         if examples.queries is not None:
-            self._kept = self._find_wanted(read_table(examples.queries)["query_id"])
+            self._kept = self._select_queries(read_table(examples.queries)["query_id"])
         if examples.scores is not None:
             self._take_scores(examples.scores)
         self.count = len(self._kept)
@@ -151,8 +151,8 @@ class PairSource(ExampleSource):
         numbers = query.to_numpy(zero_copy_only=False).astype(np.int64)
         return Lists.of(numbers, passage, len(self._queries))
 
-    def _find_wanted(self, query_ids: pa.ChunkedArray) -> Rows:
-        """The wanted queries. Raises UserError if one of them has no positive in the split."""
+    def _select_queries(self, query_ids: pa.ChunkedArray) -> Rows:
+        """The queries to train on. Raises UserError if one of them has no positive in the split."""
         having = self._queries["query_id"].take(pa.array(self._kept))
         strange = query_ids.filter(pc.invert(pc.is_in(query_ids, value_set=having)))
         if len(strange):

@@ -49,7 +49,7 @@ def contrastive_part(rows: RankedRows, config: RankingConfig, weight: float = 1.
     hashes_N2 = _passage_hashes(rows)
     passage, targets_Q = rows.passage, torch.arange(0, len(hashes_N2), rows.group, device=hashes_N2.device)
     if config.candidates in ("all", "positives"):
-        targets_Q = world.own_rows(hashes_N2)[:: rows.group]
+        targets_Q = world.local_positions(hashes_N2)[:: rows.group]
         hashes_N2, passage = world.gather_rows(hashes_N2), passage.mapped(world.gather_rows)
     scores_QN = scores(rows.query, passage) / config.temperature
     excluded_QN = _no_candidates(config, len(hashes_N2), targets_Q, rows.group)
@@ -64,12 +64,12 @@ def contrastive_part(rows: RankedRows, config: RankingConfig, weight: float = 1.
 def _no_candidates(config: RankingConfig, passages: int, targets_Q: Tensor, group: int) -> Tensor:
     """The passages that `candidates` leaves out for each query, known positives apart; bool, [Q, N]."""
     places_N = torch.arange(passages, device=targets_Q.device)
-    positive_N, own_QN = places_N % group == 0, places_N // group == targets_Q[:, None] // group
+    positive_N, same_query_QN = places_N % group == 0, places_N // group == targets_Q[:, None] // group
     return {
-        "all": torch.zeros_like(own_QN),
-        "positives": ~(positive_N | own_QN),
-        "own": ~own_QN,
-        "local_negatives": positive_N.expand_as(own_QN).clone(),
+        "all": torch.zeros_like(same_query_QN),
+        "positives": ~(positive_N | same_query_QN),
+        "own": ~same_query_QN,
+        "local_negatives": positive_N.expand_as(same_query_QN).clone(),
     }[config.candidates]
 
 

@@ -69,8 +69,8 @@ class Distillation(Ranking):
 def distance(loss: Literal["kl", "soft_ce", "margin_mse"], student_QG: Tensor, teacher_QG: Tensor) -> Tensor:
     """How far the encoder is from its teacher, summed over queries, []. The first passage of each is its positive."""
     if loss == "margin_mse":
-        margin_QN, wanted_QN = (scores_QG[:, :1] - scores_QG[:, 1:] for scores_QG in (student_QG, teacher_QG))
-        return (margin_QN - wanted_QN).square().mean(1).sum()
+        margin_QN, target_QN = (scores_QG[:, :1] - scores_QG[:, 1:] for scores_QG in (student_QG, teacher_QG))
+        return (margin_QN - target_QN).square().mean(1).sum()
     log_r_QG, p_QG = F.log_softmax(student_QG, 1), F.softmax(teacher_QG, 1)
     if loss == "soft_ce":
         return -(p_QG * log_r_QG).sum()

@@ -69,13 +69,13 @@ class CoCondenser(CoupledObjective):
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         spans_QD = vectors[0].flatten(0, 1)
-        own_Q, all_ND = world.own_rows(spans_QD), world.gather_rows(spans_QD)
-        itself_QN = own_Q[:, None] == torch.arange(len(all_ND), device=own_Q.device)
+        local_Q, all_ND = world.local_positions(spans_QD), world.gather_rows(spans_QD)
+        itself_QN = local_Q[:, None] == torch.arange(len(all_ND), device=local_Q.device)
         config = self.config
         part = in_batch_part(
             spans_QD,
             all_ND,
-            own_Q ^ 1,  # rows 2k and 2k + 1 are a document's spans
+            local_Q ^ 1,  # rows 2k and 2k + 1 are a document's spans
             temperature=config.temperature,
             excluded_QN=itself_QN,
             weight=config.contrastive_weight,

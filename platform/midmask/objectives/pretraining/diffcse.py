@@ -183,12 +183,13 @@ class DiffCSE(CoupledObjective):
         return tuple(self.projector.parameters())
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
-        own_B = world.own_rows(vectors[0])
+        local_B = world.local_positions(vectors[0])
         all_TD = torch.cat([world.gather_rows(each) for each in vectors])
         with torch.autocast(all_TD.device.type, enabled=False):
             projected_TD = self.projector(all_TD.to(self.projector.scale.dtype))
-        one_ND, other_ND = F.normalize(projected_TD, dim=-1).chunk(2)
-        return {"contrastive": in_batch_part(one_ND[own_B], other_ND, own_B, temperature=self.config.temperature)}
+        first_ND, second_ND = F.normalize(projected_TD, dim=-1).chunk(2)
+        temperature = self.config.temperature
+        return {"contrastive": in_batch_part(first_ND[local_B], second_ND, local_B, temperature=temperature)}
 
     def health(self, drawn: DiffCSERows) -> dict[str, Tensor]:
         """The discriminator's loss with and without h."""

@@ -105,18 +105,18 @@ class LaPraDoR(CoupledObjective):
 
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         """Also puts the vectors of the side that is not trained into the cache."""
-        one_BD, other_BD, still_BD = vectors
-        own_B, still_ND = world.own_rows(one_BD), world.gather_rows(still_BD)
+        first_BD, second_BD, still_BD = vectors
+        local_B, still_ND = world.local_positions(first_BD), world.gather_rows(still_BD)
         before = self.cached * (facts[0][0] > 0)
-        cache_KD = self.cache_KD.to(one_BD.dtype, copy=True)  # the graph keeps it, and the cache changes below
+        cache_KD = self.cache_KD.to(first_BD.dtype, copy=True)  # the graph keeps it, and the cache changes below
         empty_K = torch.arange(len(cache_KD), device=before.device) >= before
-        excluded_BX = torch.cat([empty_K.new_zeros(len(still_ND)), empty_K]).expand(len(one_BD), -1)
+        excluded_BX = torch.cat([empty_K.new_zeros(len(still_ND)), empty_K]).expand(len(first_BD), -1)
         temperature = self.config.temperature
-        with torch.autocast(one_BD.device.type, enabled=False):
-            scores_BX = one_BD @ torch.cat([still_ND, cache_KD]).t() / temperature
+        with torch.autocast(first_BD.device.type, enabled=False):
+            scores_BX = first_BD @ torch.cat([still_ND, cache_KD]).t() / temperature
         self._remember(still_ND.detach(), before)
-        again = pairs_part(one_BD, other_BD, temperature=temperature, weight=self.config.dropout_weight)
-        return {"contrastive": cross_entropy_part(scores_BX, own_B, excluded_BX), "dropout": again}
+        again = pairs_part(first_BD, second_BD, temperature=temperature, weight=self.config.dropout_weight)
+        return {"contrastive": cross_entropy_part(scores_BX, local_B, excluded_BX), "dropout": again}
 
     def _remember(self, still_ND: Tensor, before: Tensor) -> None:
         """Puts vectors behind those of the turn so far, over the oldest ones where the cache is full."""

@@ -121,7 +121,7 @@ class Spider(CoupledObjective):
         query_BD, passage_BD = vectors
         (examples_B,) = facts
         passage_ND = world.gather_rows(passage_BD)
-        targets_B = torch.where(examples_B, world.own_rows(passage_BD), NO_TARGET)
+        targets_B = torch.where(examples_B, world.local_positions(passage_BD), NO_TARGET)
         with torch.autocast(query_BD.device.type, enabled=False):
             scores_BN = query_BD @ passage_ND.t() / self.config.temperature
         total = F.cross_entropy(scores_BN, targets_B, ignore_index=NO_TARGET, reduction="sum")

@@ -71,13 +71,13 @@ class WeakPairs(CoupledObjective):
     def couple(self, vectors: tuple[Tensor, ...], facts: tuple[Tensor, ...]) -> dict[str, Part]:
         query_BD, passage_BD = vectors
         (hashes_B2,) = facts
-        own_B = world.own_rows(passage_BD)
+        local_B = world.local_positions(passage_BD)
         query_ND, passage_ND, hashes_N2 = (world.gather_rows(rows) for rows in (query_BD, passage_BD, hashes_B2))
         same_BN = (hashes_B2[:, None] == hashes_N2).any(2)
-        told_from = [(query_BD, passage_ND)]
+        compared = [(query_BD, passage_ND)]
         if self.config.candidates == "all":
-            told_from += [(query_BD, query_ND), (passage_BD, query_ND), (passage_BD, passage_ND)]
+            compared += [(query_BD, query_ND), (passage_BD, query_ND), (passage_BD, passage_ND)]
         with torch.autocast(query_BD.device.type, enabled=False):
-            scores_BN = torch.cat([left @ right.t() for left, right in told_from], 1) / self.config.temperature
-        excluded_BN = same_BN.repeat(1, len(told_from)).scatter(1, own_B[:, None], False)
-        return {"contrastive": cross_entropy_part(scores_BN, own_B, excluded_BN)}
+            scores_BN = torch.cat([left @ right.t() for left, right in compared], 1) / self.config.temperature
+        excluded_BN = same_BN.repeat(1, len(compared)).scatter(1, local_B[:, None], False)
+        return {"contrastive": cross_entropy_part(scores_BN, local_B, excluded_BN)}
