@@ -145,7 +145,7 @@ class KeyphraseQueries(Source):
 
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         words = [match.group() for match in find_words(passage.text.lower())]
-        stems = self.known.weights.stems(passage.text)
+        stems = self.known.stems(passage.text)
         ranked = self._draw_order(passage.doc_id, passage.text.lower(), stems)
         used: set[int] = set()
         counts = MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
@@ -162,7 +162,7 @@ class KeyphraseQueries(Source):
 
         def score(phrase: Phrase) -> float:
             unique = sorted({stems[at] for at in phrase})
-            return sum(self.known.weights.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
+            return sum(self.known.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
 
         phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
         return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
@@ -178,7 +178,7 @@ class KeyphraseQueries(Source):
         for at, match in enumerate(find_words(text)):
             word = match.group()
             fits = word not in STOP_WORDS and not word.isdigit()
-            fits = fits and self.known.weights.frequency(stems[at]) >= FEWEST_PASSAGES
+            fits = fits and self.known.frequency[stems[at]] >= FEWEST_PASSAGES
             if run and (not fits or text[end : match.start()] not in (" ", "-")):
                 yield tuple(run)
                 run = []
