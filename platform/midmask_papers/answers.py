@@ -8,7 +8,6 @@ report has its own claims.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -247,16 +246,14 @@ def _point(ruling: Ruling) -> str:
     return cell if ruling.published is None else f"{cell}, published {points(ruling.published)}"
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     try:
         print(page(read_experiments(parser.parse_args().folder)), end="")
     except UserError as error:
-        print(f"answers: {error}", file=sys.stderr)
-        return 2
-    return 0
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

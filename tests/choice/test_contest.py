@@ -61,7 +61,7 @@ def test_test_queries_are_searched_in_a_sample_where_the_whole_is_too_dear(condi
     running = held(conditions, tmp_path, budget)
     assert searched(running, "dev") == {"part"}, "rounds search the sample in any case"
     assert searched(running, "test") == {where}
-    assert (running.tested_on is None) == (where == "whole")
+    assert (running.sample("test") is None) == (where == "whole")
     assert running.measured == (LEXICAL,), "what needs no training is measured, also where the budget is spent"
     again = held(conditions, tmp_path, 1e6)
     assert searched(again, "test") == {where}, "decided once, whatever time is left"

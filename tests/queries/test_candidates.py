@@ -21,7 +21,6 @@ from midmask.queries.collection import (
     CollectionFacts,
     MadeQuery,
     Passage,
-    TermWeights,
     split_by_document,
     without_hidden,
 )
@@ -122,17 +121,16 @@ def test_keyphrases_are_phrases_of_words_that_others_have_too(corpus: Artifact) 
     assert all(len(own) == len(set(own)) for own in used.values()), "no stem is asked for twice"
 
 
-TEXTS = ("Wings flutter", "the wing stalls", "a flame", "flames and flames")
+TEXTS = (("Wings", "flutter"), ("", "the wing stalls"), ("", "a flame"), ("Flame", "flames and flames"))
 
 
-def test_idf() -> None:
-    weights = TermWeights()
-    for text in TEXTS:
-        weights.add(text)
-    wing, stall, unknown = weights.stems("wing stalling zeppelin")
-    assert [weights.frequency(stem) for stem in (wing, stall, unknown)] == [2, 1, 0]
+def test_idf(tmp_path: Path) -> None:
+    passages = [Passage(f"{number}", *texts) for number, texts in enumerate(TEXTS)]
+    known = CollectionFacts(corpus_of(tmp_path, passages).place)
+    wing, stall, unknown = known.stems("wing stalling zeppelin")
+    assert [known.frequency[stem] for stem in (wing, stall, unknown)] == [2, 1, 0]
     of = {n: math.log(1 + (4 - n + 0.5) / (n + 0.5)) for n in (0, 1, 2)}
-    assert weights.idf(wing) == pytest.approx(of[2]) and weights.idf(unknown) == pytest.approx(of[0])
+    assert known.idf(wing) == pytest.approx(of[2]) and known.idf(unknown) == pytest.approx(of[0])
 
 
 def test_texts_that_differ_in_case_and_signs_are_one_query() -> None:

@@ -10,7 +10,6 @@ prints such a table from a folder of records, and draws the same numbers.
 
 import argparse
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,7 +171,7 @@ def gains_of_records(
     return gains_of(Results(selected), baseline, measure)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     for name in ("baseline", "systems", "settings", "measure"):
@@ -186,10 +185,8 @@ def main() -> int:
         if flags.out:
             flags.out.write_text(draw_gains(recorded, flags.baseline, flags.measure), "utf-8")
     except UserError as error:
-        print(f"figures: {error}", file=sys.stderr)
-        return 2
-    return 0
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -44,12 +44,10 @@ class Job:
         names = {cell.name: [step.fingerprint for step in cell.evaluations.values()] for cell in self.layout.cells}
         return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
 
-    def is_finished(self, step: Step) -> bool:
-        return step.is_finished(self.storage)
-
     def left(self) -> list[Step]:
         """Unfinished evaluations of the cells without a record."""
-        return [step for cell in self.unrecorded() for step in cell.evaluations.values() if not self.is_finished(step)]
+        evaluations = (step for cell in self.unrecorded() for step in cell.evaluations.values())
+        return [step for step in evaluations if not step.is_finished(self.storage)]
 
     def unrecorded(self) -> list[BenchmarkCell]:
         return [cell for cell in self.layout.cells if cell.name not in self.layout.recorded]
@@ -157,7 +155,7 @@ def describe(job: Job) -> str:
 def _state(job: Job, cell: BenchmarkCell) -> str:
     if cell.name in job.layout.recorded:
         return "recorded"
-    return "cached" if all(job.is_finished(step) for step in cell.evaluations.values()) else "to do"
+    return "cached" if all(step.is_finished(job.storage) for step in cell.evaluations.values()) else "to do"
 
 
 BEST = 10

@@ -206,11 +206,6 @@ class Contest:
         self.finalists = tuple(contender for contender in self._journal.finalists if contender in self.measured)
 
     @property
-    def tested_on(self) -> Sample | None:
-        """The sample that the test queries search; None: the whole collection."""
-        return self._sample("test")
-
-    @property
     def not_tried(self) -> dict[str, str]:
         """Label of each system that was not measured at all -> why."""
         measured = {str(contender) for contender in self.measured}
@@ -219,7 +214,7 @@ class Contest:
     def cells(self, contender: System, size: Size, split: str) -> list[BenchmarkCell]:
         """The cells of a contender, alone and with BM25, on the queries of a split as this contest searches them."""
         benchmark = self._conditions.make(size, [split])
-        seed, survey, sample = self._conditions.seed, self._conditions.survey, self._sample(split)
+        seed, survey, sample = self._conditions.seed, self._conditions.survey, self.sample(split)
         cells = []
         for key in (system.key for system in contender.searched):
             recipe = recipe_of(benchmark, key).seeded(seed)
@@ -246,7 +241,7 @@ class Contest:
         self._workshop.announce(TESTS, self._best_words(), lambda: self._clock.left)
         return self._measure(self.finalists, self.sizes.__getitem__, "test", float("inf"))
 
-    def _sample(self, split: str) -> Sample | None:
+    def sample(self, split: str) -> Sample | None:
         """The sample that a split's queries search; None for the whole collection."""
         return self._conditions.sample(split) if split == "dev" or self._journal.sampled else None
 

@@ -175,7 +175,7 @@ def _gains(measured: Sequence[MeasuredSystem], dev: Mapping[System, Result]) -> 
 
 def _limits(request: Request, made: Made, held: Contest, *, joins: bool) -> tuple[str, ...]:
     train, judge = (", ".join(made.sources(role)) for role in ("train_sources", "judge_sources"))
-    trained, tested_on = trained_of(held.measured), held.tested_on
+    trained, tested_on = trained_of(held.measured), held.sample("test")
     learned = (
         f"Trained systems learned from {train}; all were judged by {judge}."
         if trained

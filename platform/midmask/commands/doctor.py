@@ -3,7 +3,6 @@
 import platform
 import uuid
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,17 +90,9 @@ def why_not_writable(storage: Place) -> str:
 
 
 def _store(storage: Place) -> str:
-    """The number of artifacts in a store, and of those from an earlier version that would be computed again."""
-    from midmask.experiment.graph import FORMAT  # here, for the sake of torch
-
+    """The number of artifacts in a store."""
     folders = (storage / step / name for step in storage.names() for name in (storage / step).names())
-    records = (folder / RECORD for folder in folders if (folder / RECORD).exists())
-    formats = Counter(record.read_json().get("identity", {}).get("format") for record in records)
-    older = sum(count for number, count in formats.items() if number not in (FORMAT, None))
-    text = f"{redacted(storage.uri)}: {sum(formats.values())} artifacts"
-    if older:
-        text += f"; {older} of them are of an older version, which computes its steps anew and leaves these unused"
-    return text
+    return f"{redacted(storage.uri)}: {sum((folder / RECORD).exists() for folder in folders)} artifacts"
 
 
 def _tracking(uri: str) -> str:

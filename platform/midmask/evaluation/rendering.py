@@ -104,18 +104,12 @@ def as_markdown(table: ResultTable, style: Style = Style()) -> str:
     return f"{markdown(headers, rows)}\n\n{style.caption(table)}"
 
 
-def as_html(table: ResultTable, style: Style = Style()) -> str:
+def as_html(table: ResultTable) -> str:
     """A `<table>` without scripts or styles of its own, as notebooks show it, with its caption below."""
-    headers, rows = _grid(table, style, _HTML)
-    return html_table(headers, rows, style.caption(table))
-
-
-def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], below: str) -> str:
-    """Cells, which are HTML already, as a table; the text below it is escaped, and its lines stay lines."""
+    headers, rows = _grid(table, Style(), _HTML)
     head = "".join(f"<th>{cell}</th>" for cell in headers)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    text = "<br>".join(escape(line) for line in below.splitlines())
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{text}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(caption(table))}</p>"
 
 
 def as_latex(table: ResultTable, style: Style = Style()) -> str:

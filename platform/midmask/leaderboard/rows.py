@@ -155,9 +155,8 @@ STEP = "midmask.step"
 
 
 def sweeps(runs: Sequence[TrackedRow]) -> list[TrackedRow]:
-    """Parent runs of sweeps, in the order of the runs: those that say so, and those of trials."""
-    parents = {run.parent_id for run in runs if run.tags.get(STEP) == "trial"}
-    return [run for run in runs if run.status != "cached" and (run.tags.get(STEP) == "sweep" or run.run_id in parents)]
+    """Runs of sweeps, in the order of the runs."""
+    return [run for run in runs if run.status != "cached" and run.tags.get(STEP) == "sweep"]
 
 
 def resolve_cached(runs: Sequence[TrackedRow]) -> list[TrackedRow]:

@@ -166,15 +166,12 @@ def _places(places: Sequence[CollectionSplit], corpus: str, split: str) -> list[
 FEWEST_POINTS = 2
 """Points of a chart that says more than the table."""
 
-MOST_NAMED = 10
-"""Points whose names stand beside them; of more, or of several of one name, their ranks do."""
-
 UNITS = {HOURS: "hours", BYTES: "bytes", SEARCH: "ms a query"}
 """Cost -> what its axis counts."""
 
 
 def show_costs(board: Board) -> None:
-    """The chart, with a choice of the cost; nothing where no cost is known of two systems."""
+    """The chart, with ranks at its points and a choice of the cost; nothing where no cost is known of two systems."""
     by_cost = {name: systems for name in UNITS if len(systems := costs_of(board, name)) >= FEWEST_POINTS}
     if not by_cost:
         return
@@ -182,19 +179,16 @@ def show_costs(board: Board) -> None:
     chosen = st.segmented_control("Cost", list(by_cost), default=next(iter(by_cost)), key="cost", bind="query-params")
     cost = chosen or next(iter(by_cost))
     systems = by_cost[cost]
-    names = [_point_name(board, entry) for _, _, entry in systems]
-    are_named = len(set(names)) == len(names) <= MOST_NAMED
     front = on_front([(quality, paid) for paid, quality, _ in systems], ("max", "min"))
-    points = []
-    for (paid, quality, entry), name, is_best in zip(systems, names, front, strict=True):
+    points, best = [], []
+    for (paid, quality, entry), is_best in zip(systems, front, strict=True):
         rank = board.ranks[entry.name]
-        text = f"{rank} {name} · {cost_text(cost, paid)}"
-        points.append(FrontPoint(paid, quality, name if are_named else f"{rank}", text, is_best))
+        name = f"{rank} {_point_name(board, entry)}"
+        points.append(FrontPoint(paid, quality, f"{rank}", f"{name} · {cost_text(cost, paid)}", is_best))
+        best += [name] if is_best else []
     is_log = all(point.cost > 0 for point in points)  # powers of ten, where none is nothing
     draw(front_figure(points, f"{cost} ({UNITS[cost]})", board.ranked.head, log=is_log), "quality_cost", 380)
-    best = " · ".join(point.label for point in points if point.on_front)
-    ranked = "" if are_named else " Numbers are ranks in the table."
-    st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(best)}.{ranked}")
+    st.caption(f"Nothing is both better and cheaper than what is on the line: {markdown_text(' · '.join(best))}.")
 
 
 def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
@@ -205,6 +199,6 @@ def costs_of(board: Board, cost: str) -> list[tuple[float, float, Entry]]:
 
 
 def _point_name(board: Board, entry: Entry) -> str:
-    """Recipe, and representation where systems differ in it: what fits beside a point."""
+    """Recipe, and representation where systems differ in it."""
     parts = (entry.recipe, entry.labels["representation"] if "representation" in board.fields else "")
     return " ".join(part for part in dict.fromkeys(parts) if part not in ("", "dense"))

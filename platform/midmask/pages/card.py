@@ -15,14 +15,12 @@ from midmask.leaderboard.rows import LeaderboardRow
 from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import choice, link
 from midmask.store.artifact import Artifact
-from midmask.tracking.names import EXECUTOR, RECIPE_FILE
+from midmask.tracking.names import RECIPE_FILE
 from midmask.tracking.reading import TrackedRow, artifact_file
 
 KEY = "system"
 TRAININGS = ("pretrain", "finetune", "teach", "generator")
 """Steps that train."""
-
-WHERE = {"process": "the process of their trial", "ray train": "workers of Ray Train"}
 
 
 def show(board: Board, store: StoreView) -> None:
@@ -54,7 +52,6 @@ def facts(board: Board, entry: Entry, run: TrackedRow, store: StoreView) -> dict
     known |= {column.head: measured(board, entry, column) for column in board.columns}
     paid = {name: board.cost(entry, name) for name in (*COSTS, *RECALLS)}
     known |= {name: cost_text(name, cost) for name, cost in paid.items() if cost is not None}
-    known["Trainings ran in"] = WHERE.get(run.tags.get(EXECUTOR, ""), "")
     runs = sorted(entry.runs(board.view.places).values(), key=lambda row: row.seed.rjust(9))
     links = " · ".join(link(store.link(row.run), row.seed.strip() or row.run.run_id[:8]) for row in runs)
     return {head: markdown_text(text) for head, text in known.items() if text} | {"Runs, by seed": links}

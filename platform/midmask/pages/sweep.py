@@ -89,21 +89,17 @@ SPLITS = {"dev": "chosen here", "test": "reported once"}
 
 
 def show_comparison(sweep: SweepResult, logged: str) -> None:
-    """The compared systems with their means on both splits and how they differ from the floor; nothing for a sweep of a
-    version that did not keep the differences.
+    """The compared systems with their means on both splits and how they differ from the floor.
 
     Args:
         logged: the link to the sweep's run, by which the keyboard reaches a table that is wider than a phone.
     """
-    on_test = [system.to_floor["test"] for system in sweep.systems if system.to_floor]
-    if not on_test:
-        return
     st.subheader("Final comparison")
     show_table([_system(sweep, system) | {"MLflow": logged} for system in sweep.systems], "comparison")
-    dev = next(system.to_floor["dev"] for system in sweep.systems if system.to_floor)
+    queries = {split: row.queries for split, row in sweep.systems[0].to_floor.items()}
     st.caption(
-        f"Trials were chosen on {dev.queries:,} dev queries, which favours the best of them; test is reported once, on "
-        f"{on_test[0].queries:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
+        f"Trials were chosen on {queries['dev']:,} dev queries, which favours the best of them; test is reported once, "
+        f"on {queries['test']:,} queries. Means over seeds; paired t-tests over queries, Holm's correction, at 0.05."
     )
 
 

@@ -48,40 +48,17 @@ class MadeQuery:
     hides_title: bool = False  # whether the passage's title is removed
 
 
-class TermWeights:
-    """Document frequencies of stems, and weights by idf."""
-
-    def __init__(self) -> None:
-        self._words = StemmedWords()
-        self._frequency: Counter[int] = Counter()
-        self.passages = 0
-
-    def add(self, text: str) -> None:
-        """Counts one more passage, its title and text together."""
-        self._frequency.update(set(self._words.ids(text)))
-        self.passages += 1
-
-    def stems(self, text: str) -> list[int]:
-        """The stem ids of the text's words, in order; a stem has the same id in every text."""
-        return self._words.ids(text)
-
-    def frequency(self, stem: int) -> int:
-        """The number of passages that contain a stem."""
-        return self._frequency[stem]
-
-    def idf(self, stem: int) -> float:
-        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
-        passages = self._frequency[stem]
-        return math.log(1 + (self.passages - passages + 0.5) / (passages + 0.5))
-
-
 class CollectionFacts:
-    """A prepared corpus and its statistics, collected in one pass; texts are not held."""
+    """A prepared corpus and its statistics, collected in one pass; texts are not held.
+
+    stems: text -> the stem ids of its words, in order; a stem has the same id in every text.
+    """
 
     def __init__(self, corpus: Place) -> None:
         self.corpus = corpus
         self.doc_ids: list[str] = []  # in row order
-        self.weights = TermWeights()
+        self.stems = StemmedWords().ids
+        self.frequency: Counter[int] = Counter()  # stem -> number of passages that contain it, in title or text
         self.titles: Counter[str] = Counter()  # title -> number of passages with it
         self._titles: dict[str, str] = {}  # of passages that have one
         blocks = [np.empty((0, BANDS * ROWS), np.uint32)]
@@ -90,7 +67,7 @@ class CollectionFacts:
             self._titles |= {passage.doc_id: passage.title for passage in passages if passage.title}
             self.titles.update(passage.title for passage in passages)
             for passage in passages:
-                self.weights.add(f"{passage.title} {passage.text}")
+                self.frequency.update(set(self.stems(f"{passage.title} {passage.text}")))
             blocks.append(signatures([passage.text for passage in passages]))
         cluster: Ints = clusters(len(self.doc_ids), similar_pairs(np.concatenate(blocks)))
         copied = np.flatnonzero(np.bincount(cluster, minlength=1)[cluster] > 1)
@@ -99,6 +76,11 @@ class CollectionFacts:
             groups.setdefault(int(cluster[row]), []).append(self.doc_ids[row])
         self._copies = {doc_id: group for group in map(sorted, groups.values()) for doc_id in group}
         self._marked = all(DOCUMENT_END in doc_id[1:] for doc_id in self.doc_ids)
+
+    def idf(self, stem: int) -> float:
+        """Lucene's inverse document frequency: ln(1 + (N - n + 0.5) / (n + 0.5)), above 0."""
+        passages = self.frequency[stem]
+        return math.log(1 + (len(self.doc_ids) - passages + 0.5) / (passages + 0.5))
 
     def copies_of(self, doc_id: str) -> list[str]:
         """The passage and its near-duplicates: sorted ids."""

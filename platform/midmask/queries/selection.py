@@ -60,7 +60,7 @@ def screen(candidates: Sequence[Candidate], known: CollectionFacts, config: Quer
     """Drops unusable candidates before any search, by setting their `reason`."""
     for query in candidates:
         size = len(known.copies_of(query.made.doc_id))
-        if not known.weights.stems(query.made.text):
+        if not known.stems(query.made.text):
             query.reason = NO_WORD
         elif size > config.copies:
             query.reason = MANY_COPIES

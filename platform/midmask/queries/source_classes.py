@@ -35,14 +35,9 @@ from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 
-FUNCTION_WORDS = frozenset(
+STOP_WORDS = frozenset(
     "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on or "
-    "our so that the their then there these they this to was we were what when where which who why will with you "
-    "your".split()
-)
-"""English words that are independent of a text's topic; they are not highlighted."""
-
-STOP_WORDS = FUNCTION_WORDS | frozenset(
+    "our so that the their then there these they this to was we were what when where which who why will with you your "
     "about above after again against all also am any because been before being below between both but cannot could "
     "did doing down during each either else etc ever every few further having he her here hers him himself his "
     "however itself just might more most must myself near neither nor now off often once one only onto other ours out "
@@ -145,7 +140,7 @@ class KeyphraseQueries(Source):
 
     def queries_of(self, passage: Passage) -> Iterator[MadeQuery]:
         words = [match.group() for match in find_words(passage.text.lower())]
-        stems = self.known.weights.stems(passage.text)
+        stems = self.known.stems(passage.text)
         ranked = self._draw_order(passage.doc_id, passage.text.lower(), stems)
         used: set[int] = set()
         counts = MOST_PHRASE_WORDS - FEWEST_PHRASE_WORDS + 1
@@ -162,7 +157,7 @@ class KeyphraseQueries(Source):
 
         def score(phrase: Phrase) -> float:
             unique = sorted({stems[at] for at in phrase})
-            return sum(self.known.weights.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
+            return sum(self.known.idf(stem) * counts[stem] / (counts[stem] + SATURATION) for stem in unique)
 
         phrases = {part for run in self._runs(text, stems) for part in _parts(run)}
         return sorted(phrases, key=lambda phrase: (self._time(doc_id, phrase, score(phrase)), phrase))
@@ -178,7 +173,7 @@ class KeyphraseQueries(Source):
         for at, match in enumerate(find_words(text)):
             word = match.group()
             fits = word not in STOP_WORDS and not word.isdigit()
-            fits = fits and self.known.weights.frequency(stems[at]) >= FEWEST_PASSAGES
+            fits = fits and self.known.frequency[stems[at]] >= FEWEST_PASSAGES
             if run and (not fits or text[end : match.start()] not in (" ", "-")):
                 yield tuple(run)
                 run = []

@@ -86,11 +86,6 @@ def arrow_batches(stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return batches.schema, iter(batches)
 
 
-def is_id(kind: pa.DataType) -> bool:
-    """Whether a column of this type can hold ids: texts or whole numbers."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
-
-
 def columns_told(schema: pa.Schema) -> str:
     """Names and types of a table's columns, for a message."""
     return ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"

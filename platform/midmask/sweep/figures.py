@@ -3,7 +3,6 @@
 The band in a chart is the sweep's noise: what lies in it may be as good as the best.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,9 +21,6 @@ BAND = "rgba(13,148,136,.2)"
 
 MOST_LINES = 8
 """Lines of a chart; of more choices of the other parameters, points alone are drawn."""
-
-NEAR = 0.15
-"""Share of the axis near its ends in which a label stands on the other side of its point, to be seen whole."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ def front_figure(points: Sequence[FrontPoint], cost: str, quality: str, *, log: 
         y=[point.quality for point in points],
         mode="markers+text",
         text=[escape(point.label) for point in points],
-        textposition=_sides([math.log(point.cost) if log else point.cost for point in points]),
+        textposition="top center",
         cliponaxis=False,
         marker={"size": 11, "color": [WIN if point.on_front else TIE for point in points]},
         customdata=[escape(point.text) for point in points],
@@ -64,13 +60,6 @@ def front_figure(points: Sequence[FrontPoint], cost: str, quality: str, *, log: 
     figure.update_xaxes(title=cost, type="log" if log else "linear", zeroline=False)
     figure.update_yaxes(title=quality)
     return figure
-
-
-def _sides(places: Sequence[float]) -> list[str]:
-    """Where each label stands: away from the end of the axis that its point is near."""
-    low, reach = min(places), max(places) - min(places) or 1.0
-    shares = [(place - low) / reach for place in places]
-    return ["top right" if share < NEAR else "top left" if share > 1 - NEAR else "top center" for share in shares]
 
 
 def pareto(sweep: SweepResult, across: str) -> go.Figure:

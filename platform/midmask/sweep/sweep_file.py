@@ -94,9 +94,7 @@ class ComparedSystem(SweepPart):
     label: str
     dev: tuple[float, ...] = Field(description="one value per seed")
     test: tuple[float, ...] = Field(description="one value per seed")
-    to_floor: dict[str, DifferenceToFloor] = Field(
-        {}, description="by split; empty for the floor itself, and in files of older versions"
-    )
+    to_floor: dict[str, DifferenceToFloor] = Field(description="by split; empty for the floor itself")
 
     @property
     def means(self) -> dict[str, float]:
@@ -118,7 +116,7 @@ class SweepResult(SweepPart):
     best: str = Field(description="label of the best point by the measure")
     noise_floor: NoiseFloor | None = Field(description="null where no two points were compared")
     systems: tuple[ComparedSystem, ...] = Field(description="the final comparison, the best point first")
-    floor: str = Field("", description="system that the others are compared with; empty in files of older versions")
+    floor: str = Field(description="system that the others are compared with")
     sentences: tuple[str, ...] = Field(description="what the report says")
 
     @property

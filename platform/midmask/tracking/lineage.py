@@ -7,7 +7,7 @@ that sends the same once more all mean one model, in whatever order they arrive.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,12 +53,8 @@ def model_name(text: str) -> str:
     return re.sub(r"\W+", "-", text).strip("-")
 
 
-def log_datasets(client: MlflowClient, run_id: str, datasets: Iterable[Dataset]) -> None:
-    """Logs datasets as inputs; one that the run has already keeps the context that it had first."""
-    client.log_inputs(run_id, datasets=[_dataset_input(dataset) for dataset in datasets])
-
-
-def _dataset_input(dataset: Dataset) -> DatasetInput:
+def dataset_input(dataset: Dataset) -> DatasetInput:
+    """The dataset as MLflow takes it for the input of a run."""
     kind = "local" if dataset.source.startswith("/") else "midmask"
     source, profile = json.dumps({"uri": redacted(dataset.source)}), json.dumps(dict(dataset.counts))
     entity = mlflow.entities.Dataset(dataset.name, dataset.digest, kind, source, profile=profile)

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, RunTag
 
 from midmask.core.redaction import redacted
-from midmask.tracking.lineage import Dataset, TrackedModel, log_datasets, log_made, log_used
+from midmask.tracking.lineage import Dataset, TrackedModel, dataset_input, log_made, log_used
 from midmask.tracking.names import check_key
 from midmask.tracking.opening import (
     FINGERPRINT,
@@ -75,8 +75,8 @@ class TrackedRun(Outbox):
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
-        if collections := list(datasets):
-            self._put("datasets", lambda client: log_datasets(client, self.run_id, collections))
+        if collections := list(map(dataset_input, datasets)):
+            self._put("datasets", lambda client: client.log_inputs(self.run_id, datasets=collections))
 
     def log_output_model(self, model: TrackedModel, at: int) -> None:
         """Logs a model as the run's output, at this training step. Nothing is copied."""
