@@ -45,11 +45,7 @@ def run_tool(name: str, rest: list[str]) -> None:
 
 def whole_parser() -> argparse.ArgumentParser:
     """All commands with all flags, for --help and for completion."""
-    parser = Parser(
-        prog="midmask",
-        description="Middle training of encoders for retrieval.",
-        epilog=EPILOG,
-    )
+    parser = Parser(prog="midmask", description="Middle training of encoders for retrieval.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"midmask {__version__}")
     shtab.add_argument_to(parser, ["--print-completion"], help="print a completion script and stop")
     commands = parser.add_subparsers(metavar="NAME", title="commands", required=True)

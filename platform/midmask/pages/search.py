@@ -5,7 +5,7 @@ import re
 import shlex
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import streamlit as st
 
@@ -13,6 +13,8 @@ from midmask.choice.judgements import Judgements, JudgementStore
 from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown_text
 from midmask.pages.look import TEMPLATES, choice, first
+from midmask.queries.source_classes import FUNCTION_WORDS
+from midmask.retrieve.bm25.index import WORD
 
 if TYPE_CHECKING:  # brings torch, which the other pages do not need
     from midmask.choice.side_by_side import SideBySide
@@ -136,7 +138,7 @@ def lists(site: "SideBySide", store: JudgementStore, query: str, left: str, righ
                     st.info("Nothing found: no passage shares a word with the query.")
                 for number, hit in enumerate(answers[side], start=1):
                     with st.container(border=True, key=f"hit-{side}-{number}"):
-                        st.html(card(hit.doc_id, hit.title, hit.text, f"{number}"))
+                        st.html(card(hit.doc_id, hit.title, hit.text, query, f"{number}"))
                         thumb(store, known, query, hit.doc_id, side)
 
 
@@ -167,7 +169,36 @@ def plain(text: str) -> str:
     return re.sub(r":(?=\S)", r"\:", markdown_text(text))
 
 
-def card(doc_id: str, title: str, text: str, rank: str) -> str:
-    """A result as HTML; all that is the document's is escaped."""
-    passage = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
-    return _hit.render(doc_id=doc_id, rank=rank, head=title or doc_id, passage=passage)
+def card(doc_id: str, title: str, text: str, query: str, rank: str) -> str:
+    """A result as HTML; all that is the document's or the user's is escaped."""
+    cut = text[:LONGEST_TEXT] + ("…" if len(text) > LONGEST_TEXT else "")
+    head, passage = (highlight(shown, query) for shown in (title or doc_id, cut))
+    return _hit.render(doc_id=doc_id, rank=rank, head=head, passage=passage)
+
+
+class TextPart(NamedTuple):
+    """A part of a text, marked if it is a word of the query."""
+
+    text: str
+    marked: bool
+
+
+def highlight(text: str, query: str) -> tuple[TextPart, ...]:
+    """The text, cut where words of the query begin and end. Words are equal if their English stems are, as for BM25.
+    Of a query of function words alone, all words are marked.
+    """
+    parts, end = [], 0
+    for start, stop in _matches(text, query):
+        parts += [TextPart(text[end:start], False), TextPart(text[start:stop], True)]
+        end = stop
+    parts.append(TextPart(text[end:], False))
+    return tuple(part for part in parts if part.text)
+
+
+def _matches(text: str, query: str) -> list[tuple[int, int]]:
+    import Stemmer
+
+    stem = Stemmer.Stemmer("english").stemWord
+    words = re.findall(WORD, query.lower())
+    stems = {stem(word) for word in words if word not in FUNCTION_WORDS} or {stem(word) for word in words}
+    return [match.span() for match in re.finditer(WORD, text) if stem(match.group().lower()) in stems]

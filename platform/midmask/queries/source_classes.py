@@ -35,9 +35,14 @@ from midmask.store.place import Place
 
 log = logging.getLogger(__name__)
 
-STOP_WORDS = frozenset(
+FUNCTION_WORDS = frozenset(
     "a an and are as at be by can do does for from had has have how i if in into is it its may me my no not of on or "
-    "our so that the their then there these they this to was we were what when where which who why will with you your "
+    "our so that the their then there these they this to was we were what when where which who why will with you "
+    "your".split()
+)
+"""English words that are independent of a text's topic; they are not highlighted."""
+
+STOP_WORDS = FUNCTION_WORDS | frozenset(
     "about above after again against all also am any because been before being below between both but cannot could "
     "did doing down during each either else etc ever every few further having he her here hers him himself his "
     "however itself just might more most must myself near neither nor now off often once one only onto other ours out "

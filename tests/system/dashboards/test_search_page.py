@@ -63,6 +63,8 @@ def test_two_systems_side_by_side_and_judging_them(browser: Chrome, site: pages.
     wait_for_list(browser, "left", left)
     wait_for_list(browser, "right", right)
     pages.wait_for_query(browser, q=asked)
+    marked = {one.lower() for one in pages.texts(browser, ".mm-hit mark")}
+    assert {"port", "server"} <= marked <= {"port", "server", "change"}
     pages.wait_for_text(browser, "faq.md#81-200")
     press_thumb(browser, "right", 1, 0)
     pages.wait_for_text(browser, "1 judged query · 1 relevant")
