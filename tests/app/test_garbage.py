@@ -137,7 +137,7 @@ def test_an_object_store_is_listed_and_freed(tmp_path: Path, monkeypatch: pytest
         storage = Place(f"s3://bucket/{tmp_path.name}?{options}")  # moto's memory is that of the process
         assert is_whole(make_artifact(storage))
         (one,) = find_unneeded(storage)
-        assert one.own_attempt and one.changed > 1e9
+        assert one.attempt_name and one.changed > 1e9
         assert interrupt_deletion(storage, one, 4)
         (rest,) = find_unneeded(storage)
         delete(storage, rest)

@@ -25,7 +25,7 @@ from midmask.queries.collection import (
     without_hidden,
 )
 from midmask.queries.config import QueriesConfig
-from midmask.queries.selection import draw_shares, drop_unfound, normalised
+from midmask.queries.selection import draw_shares, drop_unretrieved, normalised
 from midmask.queries.source_classes import STOP_WORDS, title_query
 from midmask.queries.sources import Candidate, Roles, Source, open_source, queries_content, roles_of
 from midmask.queries.step import make_queries
@@ -313,11 +313,11 @@ def test_the_first_by_place_are_kept() -> None:
 
 def test_only_what_is_within_the_depth_is_found() -> None:
     some = [candidate(0, rank=20), candidate(1, rank=21), candidate(2, rank=None)]
-    assert drop_unfound(some, 20) and [one.is_in for one in some] == [True, False, False]
-    assert not drop_unfound(some[:1], 20)
+    assert drop_unretrieved(some, 20) and [one.is_in for one in some] == [True, False, False]
+    assert not drop_unretrieved(some[:1], 20)
     by_encoder = candidate(3, rank=None)
     by_encoder.by_encoder = True
-    assert not drop_unfound([by_encoder], 20) and by_encoder.is_in
+    assert not drop_unretrieved([by_encoder], 20) and by_encoder.is_in
 
 
 def test_no_document_is_in_two_splits_and_shares_are_kept() -> None:

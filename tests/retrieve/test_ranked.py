@@ -19,7 +19,7 @@ from midmask.mining.mine import MineConfig, mine
 from midmask.retrieve import ranked
 from midmask.retrieve.run_file import RunFileConfig, read_run, run_digest
 from midmask.retrieve.searched_queries import without_self
-from midmask.retrieve.units import merge, read_found, write_found
+from midmask.retrieve.units import merge, read_neighbours, write_neighbours
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from tests.support.retrieve.collection import made, write_parts
@@ -151,8 +151,8 @@ def test_merging_is_a_plain_sort_whatever_the_order_of_shards(seed: int, shards:
 def test_a_file_of_a_shard_keeps_every_bit(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "shard.npz"))
     scores, rows = np.array([[1 + 2**-23, -0.0, -np.inf]], np.float32), np.array([[2**40, 7, -1]])
-    write_found(place, (scores, rows), seconds=0.1)
-    found = read_found(place)
+    write_neighbours(place, (scores, rows), seconds=0.1)
+    found = read_neighbours(place)
     assert found[0].tobytes() == scores.tobytes() and found[1].tobytes() == rows.tobytes()
     assert (found[0].dtype, found[1].dtype) == (np.float32, np.int64)
     assert found[2] == 0.1
@@ -163,7 +163,7 @@ def test_a_file_with_a_pickle_in_it_is_not_read(tmp_path: Path) -> None:
     pickled = np.array([0.5], dtype=object)
     np.savez(str(place), scores=pickled, rows=pickled, seconds=pickled)
     with pytest.raises(ValueError, match="allow_pickle"):
-        read_found(place)
+        read_neighbours(place)
 
 
 @given(

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import pipeline
 
 from midmask.errors import UserError
-from midmask.store.pretrained import PRETRAINED, found_folder, model_folder
+from midmask.store.pretrained import PRETRAINED, installed_folder, model_folder
 
 COMMIT = "a" * 40
 NO_NETWORK = "import os, socket; socket.socket.connect = lambda *address: os._exit(9)"
@@ -76,7 +76,7 @@ def test_wiki_mini_fills_masks_and_loads_in_both_libraries() -> None:
 
 def test_a_folder_is_itself_and_a_missing_one_is_refused(tmp_path: Path) -> None:
     assert model_folder(str(tmp_path)) == tmp_path
-    assert found_folder(str(tmp_path / "none")) is None
+    assert installed_folder(str(tmp_path / "none")) is None
     with pytest.raises(UserError, match=r"^tokens\.tokenizer = '.*none': no such folder$"):
         model_folder(str(tmp_path / "none"), field="tokens.tokenizer")
 

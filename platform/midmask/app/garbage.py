@@ -61,7 +61,7 @@ class Stored:
     size: int
     changed: float  # when the record, or the newest file of an attempt, was written; seconds since 1970
     names: frozenset[str] = frozenset()  # fingerprints of other artifacts in its record
-    own_attempt: str = ""  # on an object store, the name of the attempt that holds the artifact's files
+    attempt_name: str = ""  # on an object store, the name of the attempt that holds the artifact's files
     is_attempt: bool = False
     may_live: bool = False  # whether the process that makes it may be alive
     is_held: bool = False  # whether it has to stay: it lies behind a link, or its record cannot be read
@@ -153,7 +153,7 @@ def _artifact(address: str, files: list[StoredFile], record: Mapping[str, Any] |
         size=sum(file.size for file in files),
         changed=max((file.changed for file in files if file.name == f"{address}/{RECORD}"), default=0.0),
         names=frozenset(fingerprints_in(json.dumps(record)) - {address.split("/")[1]}),
-        own_attempt=attempt,
+        attempt_name=attempt,
         is_held=record is None or any(file.is_linked for file in files),
     )
 
@@ -272,7 +272,7 @@ def _mark_and_delete(storage: Place, item: Stored) -> None:
     """On an object store: the record goes first. A mark in the folder of the files, which goes last, keeps jobs from
     taking them over.
     """
-    files = storage / item.address / item.own_attempt if item.own_attempt else storage / item.address
+    files = storage / item.address / item.attempt_name if item.attempt_name else storage / item.address
     (files / FILLING).write(b"")
     (storage / item.address / RECORD).delete()
     (files / RECORD).delete()
@@ -281,5 +281,5 @@ def _mark_and_delete(storage: Place, item: Stored) -> None:
             (files / file.name).delete()
     files.delete()
     (storage / f"{item.address}{LEASE}").delete()
-    if item.own_attempt and not (storage / item.address).names():
+    if item.attempt_name and not (storage / item.address).names():
         (storage / item.address).delete()

@@ -22,7 +22,7 @@ from midmask.experiment.schema import Recipe
 from midmask.experiment.steps import AdoptConfig, TrainingConfig
 from midmask.store.artifact import RECORD, Artifact, load
 from midmask.store.place import Place
-from midmask.store.pretrained import PRETRAINED, found_folder
+from midmask.store.pretrained import PRETRAINED, installed_folder
 from midmask.store.tables import read_table
 from midmask.tracking.lineage import Dataset, TrackedModel
 from midmask.tracking.names import (
@@ -214,7 +214,7 @@ def evaluated_folder(step: Step) -> Step | None:
 def folder_name(folder: str) -> str:
     """The name of a model folder as a system: the name of a pre-trained backbone, else the end of its path."""
     place = Path(folder)
-    named = next((name for name in PRETRAINED if found_folder(name) == place), None)
+    named = next((name for name in PRETRAINED if installed_folder(name) == place), None)
     return named or (f"{place.parent.name}/{place.name}" if place.name == "model" else place.name)
 
 

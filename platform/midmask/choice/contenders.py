@@ -25,7 +25,7 @@ from midmask.queries.config import QueriesConfig
 from midmask.recipes import RECIPES
 from midmask.retrieve.bm25 import BM25
 from midmask.retrieve.ranked import Fusion
-from midmask.store.pretrained import found_folder
+from midmask.store.pretrained import installed_folder
 
 AS_IS, TUNED, MINED = "as it is", "fine-tuned", "mined negatives"
 """Tunings: how a system is fine-tuned on the made queries, or that its encoder is left as it is."""
@@ -268,11 +268,11 @@ class Request:
     @property
     def backbone(self) -> str:
         """As asked for; none: `minilm` where its package is installed, else `wiki-mini`."""
-        installed = "minilm" if found_folder("minilm") else "wiki-mini"
+        installed = "minilm" if installed_folder("minilm") else "wiki-mini"
         return str(self.changes.get("backbone.name") or installed)
 
     @property
-    def own_changes(self) -> dict[str, Any]:
+    def shared_changes(self) -> dict[str, Any]:
         """The changes that apply to all systems of the contest."""
         others = ("corpus.", "queries.")
         shared = {path: value for path, value in self.changes.items() if not path.startswith(others)}
@@ -288,7 +288,7 @@ class Request:
     @cached_property
     def as_read(self) -> Recipe:
         """The recipe on the documents, with the text settings of the encoder that all systems start from."""
-        made = contest(self.corpus.name, (NONE,), Size(1, 1), ("dev",), self.own_changes, self.seed)
+        made = contest(self.corpus.name, (NONE,), Size(1, 1), ("dev",), self.shared_changes, self.seed)
         return override(recipe_of(made, UNTRAINED.key), {"corpus": self.documents.corpus.model_dump()})
 
     @property
@@ -299,6 +299,6 @@ class Request:
     @cached_property
     def identity(self) -> str:
         """Fingerprint of everything that the contest's decisions depend on."""
-        made = contest("made", self.systems, Size(1, 1), ("dev",), self.own_changes, self.seed)
+        made = contest("made", self.systems, Size(1, 1), ("dev",), self.shared_changes, self.seed)
         parts = [self.documents.corpus.model_dump(), self.queries.model_dump(), made.model_dump(), self.budget]
         return fingerprint({"choose": parts, "representations": self.representations})

@@ -129,7 +129,7 @@ def _run(request: Request, options: Options) -> tuple[Verdict, revealing.Reveale
         "midmask.corpus": request.short_name,
         "midmask.fingerprint": request.identity,
     }
-    params = {"budget": request.budget, **flatten(request.queries), **request.own_changes}
+    params = {"budget": request.budget, **flatten(request.queries), **request.shared_changes}
     share = partial(share_cluster, len(request.systems) + 2, options.workers, options.workers_per_training)
     name = f"{options.job}-{request.identity[:6]}"
     with open_job(options, name, tags, params, finished=False, share=share) as tracked:
@@ -161,7 +161,7 @@ def describe(request: Request, step: Step, storage: Place) -> str:
     journal = ContestJournal(request.out, request.identity)
     lines = ["choice:", f"  corpus.name = {request.documents.corpus.name}", f"  budget = {clock(request.budget)}"]
     lines += [f"  queries.{path} = {value}" for path, value in flatten(request.queries).items()]
-    lines += [f"  {path} = {value}" for path, value in request.own_changes.items()]
+    lines += [f"  {path} = {value}" for path, value in request.shared_changes.items()]
     lines += ["", f"round 1, {len(contenders)} systems:", *(f"  {contender}" for contender in contenders)]
     lines += ["", "steps before it:"]
     lines += [f"  {'cached' if needed.is_finished(storage) else 'to do '}  {needed.name}" for needed in step.upstream()]

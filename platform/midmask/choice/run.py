@@ -98,7 +98,7 @@ def choose(request: Request, workshop: Workshop) -> HeldContest:
     with journal.keep_time(clock):
         workshop.announce(DOCUMENTS, "", lambda: clock.left)
         made = make(request, workshop, survey)
-        name, changes = f"beir:{made.collection}", request.own_changes
+        name, changes = f"beir:{made.collection}", request.shared_changes
         conditions = Conditions(
             make=lambda size, splits: contest(name, request.systems, size, splits, changes, request.seed),
             seed=request.seed,

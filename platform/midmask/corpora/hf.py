@@ -27,7 +27,7 @@ from midmask.corpora.reader import folder_reader
 from midmask.corpora.texts import text_values
 from midmask.errors import UserError
 from midmask.store.place import Place
-from midmask.store.tables import arrow_batches, columns_told, readable
+from midmask.store.tables import arrow_batches, describe_columns, readable
 
 STATE = "state.json"
 LAYOUT = (
@@ -143,7 +143,7 @@ def _find_columns(
     for names in groups:
         if names[0] not in optional and not set(names) & set(columns):
             raise UserError(
-                f"{file} has no column {names[0]} among its columns {columns_told(schema)}; wanted is {LAYOUT}"
+                f"{file} has no column {names[0]} among its columns {describe_columns(schema)}; wanted is {LAYOUT}"
             )
     size = measure_file(file)
     if first is not None:

@@ -18,7 +18,7 @@ from midmask.corpora.opening import parse_lines, text_lines
 from midmask.errors import UserError, quoted
 from midmask.exchange.negatives_files import id_in
 from midmask.store.place import Place
-from midmask.store.tables import columns_told, readable
+from midmask.store.tables import describe_columns, readable
 
 LIST = pa.schema([("query_id", pa.string()), ("corpus_id", pa.list_(pa.string())), ("score", pa.list_(pa.float32()))])
 
@@ -43,7 +43,7 @@ def _read_parquet(place: Place) -> Iterator[ScoreList]:
     with readable(place, LAYOUT), place.reading() as stream:
         file = pq.ParquetFile(stream)
         if sorted(name for name in file.schema_arrow.names if name in LIST.names) != sorted(LIST.names):
-            raise UserError(f"{place}: its columns are {columns_told(file.schema_arrow)}; {LAYOUT}")
+            raise UserError(f"{place}: its columns are {describe_columns(file.schema_arrow)}; {LAYOUT}")
         number = 0
         for batch in file.iter_batches(batch_size=ROWS, columns=LIST.names):
             for row in batch.to_pylist():

@@ -23,7 +23,7 @@ from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.experiment.schema import Recipe
 from midmask.retrieve.text_encoder import refuse_unfit
-from midmask.store.pretrained import found_folder, model_folder
+from midmask.store.pretrained import installed_folder, model_folder
 
 EVERY = "stages.*."
 
@@ -119,7 +119,7 @@ def _shape(backbone: BackboneConfig) -> BackboneShape | None:
 
 def _pooling(backbone: BackboneConfig) -> Representation:
     """The dense view that the backbone's folder was trained for: [CLS], unless its files say otherwise."""
-    folder = found_folder(backbone.name)
+    folder = installed_folder(backbone.name)
     try:
         return Representation() if folder is None else read_facts(folder).representation
     except UserError:  # settings that cannot be followed are no reason not to train on the weights

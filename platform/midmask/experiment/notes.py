@@ -131,9 +131,9 @@ def _recall_note(label: str, done: Artifact) -> str:
     recall = dict(done.result["index_recall"])
     queries, at_depth = int(recall.pop("queries")), recall.pop("at_depth")
     shares = [f"{share:.1%} of its best {name.removeprefix('at_')}" for name, share in recall.items()]
-    shares_found = ", ".join(shares or [f"{at_depth:.1%} of its results"])
+    recalls = ", ".join(shares or [f"{at_depth:.1%} of its results"])
     index, place = done.record["config"]["index"], _place(done.result)
-    return f"{label}, {place}: against an exact search, {index} finds {shares_found} (sample of {queries:,} queries)."
+    return f"{label}, {place}: against an exact search, {index} finds {recalls} (sample of {queries:,} queries)."
 
 
 def _warnings(label: str, done: Artifact) -> Iterator[str]:

@@ -22,7 +22,7 @@ from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import TRAINING_ROWS, IndexConfig, IndexFields, SampleConfig
 from midmask.retrieve.ranked import FuseConfig
 from midmask.retrieve.search import ALL, SearchConfig
-from midmask.store.pretrained import found_folder, transformer_folder
+from midmask.store.pretrained import installed_folder, transformer_folder
 from midmask.text.tokens import TokensConfig
 
 
@@ -221,7 +221,7 @@ def folder_content(name: str | None) -> Mapping[str, Any]:
     """The files of a named model, by fingerprint: two folders with equal bytes are the same start. Nothing for a size,
     nor for a model that is not there, which `Recipe.check` refuses.
     """
-    folder = None if name is None or name in SIZES else found_folder(name)
+    folder = None if name is None or name in SIZES else installed_folder(name)
     if folder is None:
         return {}
     patterns = ("*.json", "vocab.txt", "*.safetensors", "pytorch_model*.bin", "[0-9]*_*/*")

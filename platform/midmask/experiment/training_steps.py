@@ -40,7 +40,7 @@ class Survey:
     """Remembers what collections, folders and files hold, by fingerprint. Plain data, so it travels to any node."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Mapping[str, Any]] = {}
+        self._cache: dict[str, Mapping[str, Any]] = {}
 
     def find(self, read: Callable[[T], Mapping[str, Any]], of: T) -> Mapping[str, Any]:
         """What `read` finds of a config or a name; it is called once for each.
@@ -49,9 +49,9 @@ class Survey:
             UserError: as `read` does, each time.
         """
         key = f"{read.__module__}.{read.__qualname__} {of!r}"
-        if key not in self._found:
-            self._found[key] = read(of)
-        return self._found[key]
+        if key not in self._cache:
+            self._cache[key] = read(of)
+        return self._cache[key]
 
     def collection(self, config: CorpusConfig) -> Step:
         """A collection as a step. Raises UserError if it is not there."""

@@ -139,7 +139,7 @@ def board_of(entries: Sequence[Entry], view: View, mark: Callable[[Sequence[Entr
     Args:
         mark: says which of the shown systems differ significantly, as `entries.marks_of`.
     """
-    shown = [entry for entry in entries if _is_wanted(entry, view)]
+    shown = [entry for entry in entries if _is_selected(entry, view)]
     alone = len(view.places) == 1
     all_columns = [
         MeasuredColumn(measure if alone else f"{name} {measure}", place, measure)
@@ -156,7 +156,7 @@ def board_of(entries: Sequence[Entry], view: View, mark: Callable[[Sequence[Entr
     return Board(view, columns, systems, mark(shown))
 
 
-def _is_wanted(entry: Entry, view: View) -> bool:
+def _is_selected(entry: Entry, view: View) -> bool:
     name = entry.name.lower()
     return (
         (view.trials or not entry.trial)

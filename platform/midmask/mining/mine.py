@@ -124,13 +124,13 @@ def mine(config: MineConfig, inputs: Mapping[str, Artifact], out: Place) -> dict
     query_ids = judged_queries(inputs["corpus"], config.split, judged="relevant", limit=config.max_queries)
     write_table(pa.table({"query_id": pa.array(query_ids, pa.string())}), out / "queries.parquet")
     known = Known.of(inputs["corpus"], inputs["near_duplicates"].place, config.filters.near_duplicates)
-    audit, own_passages = Audit(sources, config.per_query), read_self_matches(inputs["corpus"])
+    audit, self_matches = Audit(sources, config.per_query), read_self_matches(inputs["corpus"])
     with (
         writing_table(out / "negatives.parquet", NEGATIVES) as writer,
         write_lines(out / "negatives.jsonl.gz") as lines,
     ):
         for candidates, scores in stretches(listed, inputs.get("scores"), query_ids, config.split, config.depth):
-            table = candidates.filter(pa.array(~is_self(candidates, own_passages)))
+            table = candidates.filter(pa.array(~is_self(candidates, self_matches)))
             here = known.of_queries(table["query_id"].unique())
             rows = examine(table, sources, here, scores, config.seed)
             codes = verdicts(rows, config.filters, config.ranks)

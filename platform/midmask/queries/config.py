@@ -144,7 +144,7 @@ class QueriesConfig(Config):
             raise ValueError(f"dev_share + test_share = {self.dev_share + self.test_share}: nothing is left for train")
         return self
 
-    def wanted(self, split: str) -> int:
+    def most_queries(self, split: str) -> int:
         """The most queries that are kept for a split."""
         judged = {DEV: round(self.dev_share * self.max_queries), TEST: round(self.test_share * self.max_queries)}
         return self.max_queries - sum(judged.values()) if split == TRAIN else judged[split]

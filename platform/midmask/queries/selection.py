@@ -205,7 +205,7 @@ NOT_FOUND = "its passage is not found again"
 NOT_DRAWN = "enough queries"
 
 
-def drop_unfound(candidates: Iterable[Candidate], depth: int) -> bool:
+def drop_unretrieved(candidates: Iterable[Candidate], depth: int) -> bool:
     """Drops candidates that neither BM25 within `depth` nor the encoder finds; returns whether any was dropped."""
     lost = [query for query in candidates if not query.by_encoder and (query.rank is None or query.rank > depth)]
     for query in lost:
@@ -217,7 +217,7 @@ def draw_shares(candidates: Sequence[Candidate], roles: Roles, config: QueriesCo
     """Drops candidates beyond the number wanted for training and for judging; each source keeps its share."""
     for splits in ((TRAIN,), JUDGE):
         group = [query for query in candidates if query.split in splits]
-        _draw(group, roles.of(splits[0]), sum(map(config.wanted, splits)))
+        _draw(group, roles.of(splits[0]), sum(map(config.most_queries, splits)))
 
 
 def _draw(candidates: Sequence[Candidate], weights: Mapping[str, float], total: int) -> None:

@@ -207,7 +207,7 @@ def collect(opening: Opening, roles: Roles, splits: Mapping[str, str], out: Plac
     config, known = opening.config, opening.known
     candidates: dict[str, Candidate] = {}
     for number, (source, weight) in enumerate(config.sources.items()):
-        count = sum(config.wanted(split) * roles.share(source, split) for split in SPLITS)
+        count = sum(config.most_queries(split) * roles.share(source, split) for split in SPLITS)
         limit = math.ceil(config.candidates * count)
         opened = open_source(source, replace(opening, cache=out / WRITTEN / f"{number:02d}"))
         purpose, kind = roles.splits(source), kind_and_place(source)[0]

@@ -32,7 +32,7 @@ from midmask.queries.collection import (
 from midmask.queries.config import SPLITS, QueriesConfig
 from midmask.queries.selection import (
     draw_shares,
-    drop_unfound,
+    drop_unretrieved,
     find_by_encoder,
     hiding_of,
     screen,
@@ -140,7 +140,7 @@ def _select(
         if is_first and config.round_trip == "either" and "encoder" in inputs:
             find_by_encoder(left, inputs, known, depth, config.precision)
         if config.round_trip != "none":
-            drop_unfound(left, depth)
+            drop_unretrieved(left, depth)
         if is_first:
             draw_shares([query for query in left if query.is_in], roles, config)
         if all(query.is_in for query in left):

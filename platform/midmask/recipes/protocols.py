@@ -87,19 +87,19 @@ def _sigir23(negatives: int, *, distil: bool, splade: bool) -> Fields:
 
     The query subsets of the paper's Tables 5 and 6 are stages.0.queries=50000 or 100000.
     """
-    is_one = negatives == 1
+    one_negative = negatives == 1
     constant = {"query": "l1", "passage": "flops", "lambda_query": 5e-3, "lambda_passage": 5e-3, "anti_zero": 1.0}
-    regularisers = ({**RAMPED, "passage_groups": "separate"} if is_one else constant) if splade else {}
+    regularisers = ({**RAMPED, "passage_groups": "separate"} if one_negative else constant) if splade else {}
     loss: Fields = {"drop_duplicates": False, "regularisers": regularisers}
     taught: Fields = {}
     if distil:  # 0.99 of the teacher's term and 0.01 of the contrastive one, over the worker's own negatives
-        weights = {"loss": "margin_mse" if is_one else "kl", "weight": 0.99, "ce_weight": 0.01}
+        weights = {"loss": "margin_mse" if one_negative else "kl", "weight": 0.99, "ce_weight": 0.01}
         taught = {"teacher": {**TEACHER, "mine": FIRST_1000}, "missing_positive_score": "highest"}
         loss = distillation(candidates="local_negatives", **weights, **loss)
     else:
-        loss = {"name": "contrastive", "candidates": "positives" if is_one else "local_negatives", **loss}
-    train = steps(150_000, batch=128, rate=2e-5, warmup=0.01) if is_one else MANY_NEGATIVES
-    length = 256 if is_one else 128
+        loss = {"name": "contrastive", "candidates": "positives" if one_negative else "local_negatives", **loss}
+    train = steps(150_000, batch=128, rate=2e-5, warmup=0.01) if one_negative else MANY_NEGATIVES
+    length = 256 if one_negative else 128
     return {
         "representation": SPLADE if splade else {},
         "stages": [stage({**train, "weight_decay": 0.0}, "bm25", negatives, 1000, loss=loss, **taught)],

@@ -319,10 +319,10 @@ def measure_recall(exact: Place, ranking: Place, depth: int) -> dict[str, float]
     queries = best["query_id"].unique().to_pylist()
     approximate = ranked.read_queries(ranking, queries, ["query_id", "doc_id", "rank"])
     cutoffs = {f"at_{cutoff}": cutoff for cutoff in CUTOFFS if cutoff <= depth} | {"at_depth": depth}
-    shares = {name: _share_found(best, approximate, cutoff) for name, cutoff in cutoffs.items()}
+    shares = {name: _recall_at(best, approximate, cutoff) for name, cutoff in cutoffs.items()}
     return {"queries": len(queries), **{name: round(share, 4) for name, share in shares.items()}}
 
 
-def _share_found(best: pa.Table, run: pa.Table, cutoff: int) -> float:
+def _recall_at(best: pa.Table, run: pa.Table, cutoff: int) -> float:
     pairs = [table.filter(pc.less_equal(table["rank"], cutoff)).select(["query_id", "doc_id"]) for table in (best, run)]
     return float(len(pairs[0].join(pairs[1], ["query_id", "doc_id"], join_type="inner")) / len(pairs[0]))

@@ -73,7 +73,7 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     run = ranked.read_trec(Place(config.file), config.ties)
     corpus = inputs["corpus"]
     listed = pc.unique(run["query_id"])
-    queries = _own_queries(config, corpus, set(listed.to_pylist()))
+    queries = _judged_queries(config, corpus, set(listed.to_pylist()))
     documents = pc.unique(run["doc_id"])
     judged = pc.is_in(documents, value_set=read_qrels(corpus)["doc_id"]).to_numpy(zero_copy_only=False)
     lacking = documents.filter(pa.array(~(judged | are_passages(corpus.place, documents))))
@@ -97,7 +97,7 @@ def read_run(config: RunFileConfig, inputs: Mapping[str, Artifact], out: Place) 
     return {"splits": splits, "read": {"run": counts}}
 
 
-def _own_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> set[str]:
+def _judged_queries(config: RunFileConfig, corpus: Artifact, listed: set[str]) -> set[str]:
     """The queries of the run that are judged in the split.
 
     Raises:

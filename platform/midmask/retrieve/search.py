@@ -31,7 +31,7 @@ from midmask.retrieve.index import IndexFields, measure_recall, open_index
 from midmask.retrieve.late import LateShard
 from midmask.retrieve.lexical import LexicalShard
 from midmask.retrieve.sparse import stacked
-from midmask.retrieve.units import UnitSearch, read_found, search_alone
+from midmask.retrieve.units import UnitSearch, read_neighbours, search_alone
 from midmask.retrieve.views import read_views, stored_size
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
@@ -258,7 +258,7 @@ class Search(UnitSearch):
         opening an index counts.
         """
         blocks = range(len(self.query_blocks))
-        return sum(max(read_found(self.partial(shard, block))[2] for shard in shards) for block in blocks)
+        return sum(max(read_neighbours(self.partial(shard, block))[2] for shard in shards) for block in blocks)
 
     def _count_bytes(self) -> int:
         """Bytes of the passages' files that are searched (these views, so many words of each), and of an index."""

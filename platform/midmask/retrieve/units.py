@@ -77,7 +77,7 @@ class UnitSearch(ABC):
 
     def _merged(self, shards: Sequence[range], searched: Iterable[int]) -> Iterator[pa.Table]:
         for number in searched:
-            parts = [read_found(self.partial(shard, number))[:2] for shard in shards]
+            parts = [read_neighbours(self.partial(shard, number))[:2] for shard in shards]
             results = merge(parts, self._places_N, self.config.depth)
             yield as_table(results, self.query_blocks[number].read(["query_id"])["query_id"], self.doc_ids)
 
@@ -106,7 +106,7 @@ class SearchWorker:
         search = self._work.prepare(self._shard, number)
         started = time.perf_counter()
         neighbours = search()
-        write_found(target, neighbours, time.perf_counter() - started)
+        write_neighbours(target, neighbours, time.perf_counter() - started)
         return 1
 
 
@@ -121,13 +121,13 @@ def search_alone(work: UnitSearch, parts: int = 1) -> dict[str, Any]:
     return work.finish(shards, blocks)
 
 
-def write_found(place: Place, neighbours: Neighbours, seconds: float) -> None:
+def write_neighbours(place: Place, neighbours: Neighbours, seconds: float) -> None:
     """Writes a shard's results for a block of queries, and the seconds of the search."""
     with place.writing() as stream:
         np.savez(stream, scores=neighbours[0], rows=neighbours[1], seconds=np.float64(seconds))
 
 
-def read_found(place: Place) -> tuple[Floats, Ints, float]:
+def read_neighbours(place: Place) -> tuple[Floats, Ints, float]:
     """A shard's results for a block of queries, and the seconds of the search."""
     with place.reading() as stream, np.load(stream, allow_pickle=False) as arrays:
         return arrays["scores"], arrays["rows"], float(arrays["seconds"])
@@ -150,13 +150,13 @@ def as_table(neighbours: Neighbours, query_ids: pa.ChunkedArray, doc_ids: pa.Arr
         doc_ids: of every row of the corpus.
     """
     scores_QK, rows_QK = neighbours
-    found_QK = rows_QK >= 0
-    query = np.repeat(np.arange(len(rows_QK)), found_QK.sum(axis=1))
+    filled_QK = rows_QK >= 0
+    query = np.repeat(np.arange(len(rows_QK)), filled_QK.sum(axis=1))
     return pa.table(
         {
             "query_id": query_ids.take(pa.array(query)),
-            "doc_id": doc_ids.take(pa.array(rows_QK[found_QK])),
-            "score": scores_QK[found_QK],
-            "rank": pa.array(np.cumsum(found_QK, axis=1)[found_QK].astype(np.int32)),
+            "doc_id": doc_ids.take(pa.array(rows_QK[filled_QK])),
+            "score": scores_QK[filled_QK],
+            "rank": pa.array(np.cumsum(filled_QK, axis=1)[filled_QK].astype(np.int32)),
         }
     )

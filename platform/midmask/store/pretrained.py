@@ -61,7 +61,7 @@ PRETRAINED = {
 }
 
 
-def found_folder(name: str) -> Path | None:
+def installed_folder(name: str) -> Path | None:
     """The folder with the files of a model; None if it is not on this machine."""
     try:
         return model_folder(name)

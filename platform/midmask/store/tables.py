@@ -86,6 +86,6 @@ def arrow_batches(stream: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return batches.schema, iter(batches)
 
 
-def columns_told(schema: pa.Schema) -> str:
+def describe_columns(schema: pa.Schema) -> str:
     """Names and types of a table's columns, for a message."""
     return ", ".join(f"{field.name} ({field.type})" for field in schema) or "none"

@@ -122,10 +122,10 @@ def _create_name(client: MlflowClient, name: str) -> None:
 def _find_model(client: MlflowClient, experiment: str, entry: RegistryEntry) -> LoggedModel | None:
     """The model of a tracked run with this fingerprint; its tags become the entry's too."""
     same = client.search_logged_models([experiment], f"tags.`{FINGERPRINT}` = '{entry.fingerprint}'")
-    model_found = next((model for model in same if ARTIFACT in model.tags), None)
-    if model_found is not None:
-        client.set_logged_model_tags(model_found.model_id, entry.tags)
-    return model_found
+    logged_model = next((model for model in same if ARTIFACT in model.tags), None)
+    if logged_model is not None:
+        client.set_logged_model_tags(logged_model.model_id, entry.tags)
+    return logged_model
 
 
 def _add_flavours(about: Model, folder: Path, entry: RegistryEntry) -> str | None:
