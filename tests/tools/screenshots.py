@@ -38,6 +38,7 @@ from midmask.store.place import Place
 from midmask.tracking.names import collection_key, is_measure, metric_key, queries_key, resolve_tracking_uri
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
+from midmask.tracking.store import Patience
 from tests.support.dashboards.browser import PAGE, ROOT, appearance, chromium, served
 from tests.support.dashboards.pages import PAGES, wait_for, wait_for_text, wait_until_drawn
 from tests.support.waiting import answers, free_port, wait_until
@@ -223,7 +224,7 @@ def _succeed(job: subprocess.Popen[bytes]) -> None:
 
 def track_records(uri: str, home: Path, records: Path, backbone: str) -> None:
     """A benchmark's records as tracked runs, one for each, with measures, values per query and costs."""
-    with Tracker(uri, home) as tracker, tempfile.TemporaryDirectory() as folder:
+    with Tracker(uri, home, Patience(answer=PATIENCE)) as tracker, tempfile.TemporaryDirectory() as folder:
         for number, record in enumerate(read_records(Place(str(records))).values()):
             _track(tracker, record, Path(folder) / f"{number}", backbone)
         tracker.find("none", step="none")  # waits until all is sent: the files go when this returns
