@@ -1,7 +1,10 @@
-"""Whole sweeps: in one process, without Ray, on real artifacts; and on a Ray with GPUs by name, which find the same."""
+"""Whole sweeps: in one process, without Ray, on real artifacts; on a Ray with GPUs by name, which find the same; and a
+job on a local Ray.
+"""
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +15,7 @@ import numpy as np
 import optuna
 import pytest
 import yaml
+from mlflow import MlflowClient
 
 from midmask.app.flags import parse
 from midmask.app.job import resolve
@@ -31,6 +35,7 @@ from midmask.sweep.trial import RungMeasured, TrialContext, TrialEvent, run_tria
 from midmask.tracking.reading import read_runs
 from midmask.tracking.runs import Tracker
 from tests.support.benchmark.tiny import ONE_STAGE, TWO_TRIALS, write_collection
+from tests.support.disks import opens
 from tests.support.jobs.processes import head
 from tests.support.jobs.running import JOBS, run_job
 
@@ -90,8 +95,8 @@ def swept(folder: Path, fields: dict[str, Any]) -> tuple[Sweep, Trials, dict[str
     return one, trials, result.model_dump(mode="json"), full_report(result, compared), heard
 
 
-def records(sweep: Sweep, step: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in Path(sweep.options.storage, step).glob("*/record.json")]
+def records(storage: str | Path, step: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in Path(storage, step).glob("*/record.json")]
 
 
 def test_a_conditional_space(tmp_path: Path) -> None:
@@ -135,8 +140,8 @@ def check_lost_reports(one: Sweep, found: Trials, heard: Here, folder: Path) -> 
 
 def test_words_are_cut_without_training_and_weighed_against_bytes(tmp_path: Path) -> None:
     one, _, told, out, _ = swept(tmp_path, SIZE)
-    assert len(records(one, "pretrain")) == 1, "one middle training for all"
-    first = [record for record in records(one, "finetune") if record["config"]["train"]["seed"] == 0]
+    assert len(records(one.options.storage, "pretrain")) == 1, "one middle training for all"
+    first = [record for record in records(one.options.storage, "finetune") if record["config"]["train"]["seed"] == 0]
     assert len(first) == 3 + 1, "one fine-tuning a width, [CLS] alone, the baseline; none for N"
 
     assert len(told["points"]) == 7
@@ -195,3 +200,39 @@ def test_trials_on_gpus_are_groups_and_equal_to_those_in_a_process(ray_local, tm
     assert inside.code == 0, inside.err[-2000:]
     assert executors(tmp_path / "one")["trial"] == {"process"}
     assert sweep_of(project) == sweep_of(tmp_path / "one")
+
+
+def test_a_sweep_of_two_trials_ends_the_one_that_is_behind(ray_local: None, tmp_path: Path) -> None:
+    space, store, collection = tmp_path / "two.yaml", tmp_path / "store", write_collection(tmp_path / "words")
+    space.write_text(yaml.safe_dump(TWO_TRIALS))
+    with opens(tmp_path / "words", tmp_path / "words" / "qrels") as counts:
+        done = run_job("sweep", "--space", str(space), "--corpus", collection, "--workers", "1", home=tmp_path)
+    assert done.code == 0, done.err[-2000:]
+    assert max(counts.values()) <= 10, "twice whole, by the plan and by prepare; the others look at the first rows"
+
+    assert re.search(rf"\n\nmodel: {store}/finetune/\w+/model\n", done.out)
+    assert re.search(r"\npictures: .* leaderboard\nnext: \S+ search .*/model --corpus=beir:.*\n$", done.out), done.out
+    (log,) = (store / "logs").iterdir()
+    assert "progress.details" in log.read_text() and "progress.details" not in done.err, "details are in the file alone"
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{store}/optuna.db")
+    (name,) = optuna.get_all_study_names(storage)
+    whole, behind = optuna.load_study(study_name=name, storage=storage).trials
+    assert [whole.params, behind.params] == [{"tokens.query_length": 16}, {"tokens.query_length": 4}]
+    assert behind.values[0] < whole.intermediate_values[1], "four tokens of a query tell less than all"
+    assert sorted(record["result"]["steps"] for record in records(store, "pretrain")) == [2, 2, 4]
+    (summary,) = (json.loads(path.read_text()) for path in (store / "sweep").glob("*/sweep.json"))
+    best, other = summary["points"]
+    assert best["complete"] and not other["complete"] and other["probes"] == behind.values and not other["values"]
+    assert best["values"] == {"nDCG@10": pytest.approx(whole.values[0])}
+    evaluated = {record["result"]["measures"]["nDCG@10"] for record in records(store, "evaluate")}
+    assert {*behind.values, *whole.values, *whole.intermediate_values.values()} <= evaluated
+
+    runs = read_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert all(run.ended is not None for run in runs)
+    (parent,) = (run for run in runs if run.tags["midmask.step"] == "sweep")
+    assert parent.tags["midmask.status"] == "finished"
+    (read,) = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_run(parent.run_id).inputs.dataset_inputs
+    assert json.loads(read.dataset.profile)["passages"] == 48, "also where the sweep itself prepares its collection"
+    trials = [run for run in runs if run.tags["midmask.step"] == "trial"]
+    assert sorted(run.tags["midmask.status"] for run in trials) == ["finished", "pruned"]
