@@ -3,8 +3,8 @@
     python -m midmask_papers.answers docs/results/records
 
 prints Markdown: a row for each claim, with a point for each collection and number of tokens of middle training. The
-folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on. A benchmark's
-report has its own claims.
+folder has a folder of records for each run, and `runs.yaml`, which states what each was measured on. What a
+benchmark's report has of its own claims, and of its paper's tables, are `additions`.
 """
 
 import argparse
@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, TypeAdapter
 
-from midmask.benchmark.design import VIEW_NAMES
+from midmask.benchmark.design import VIEW_NAMES, Benchmark
 from midmask.benchmark.records import ENDING, recorded_results
+from midmask.benchmark.report import NamedTable
 from midmask.benchmark.results import Result, Results
 from midmask.core.config import Config
 from midmask.core.words import MISSING
@@ -26,9 +27,10 @@ from midmask.errors import UserError
 from midmask.evaluation.rendering import markdown
 from midmask.store.place import Place
 from midmask_papers.claims import CLAIMS, Claim
-from midmask_papers.masks_and_maps import SHIPPED, Statistic
+from midmask_papers.masks_and_maps import SHIPPED, Statistic, read_statistics
 from midmask_papers.published import PAPERS, paper, read_list
 from midmask_papers.ruling import ClaimOutcome, Ruling, points
+from midmask_papers.tables import paper_tables
 
 METHOD = """A difference is a mean over seeds and queries; its 95% interval counts the spread of both (variance of the
 paired per-query differences of seed means, plus, per system, the variance between seeds beyond what they do to single
@@ -244,6 +246,21 @@ def _point(ruling: Ruling) -> str:
     if (estimate := ruling.estimate) is not None:
         cell += f" {points(estimate.value)} [{points(estimate.low)}, {points(estimate.high)}]"
     return cell if ruling.published is None else f"{cell}, published {points(ruling.published)}"
+
+
+def additions(results: Results, benchmark: Benchmark, folder: Path) -> tuple[list[NamedTable], list[str]]:
+    """What a benchmark's report gets: the tables of the paper that it repeats, and a section on the claims, which are
+    written to `claims.md` in its folder. They need the package's statistics, and those of `statistics.yaml` there, if
+    `midmask_papers.embedding_map` has written it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "statistics.yaml"
+    statistics = read_statistics(file) if file.is_file() else ()
+    here = Experiment(benchmark.corpus, "measured in this benchmark", 0, results)
+    claims = page([here], [*SHIPPED, *statistics], "# Claims of the papers")
+    (folder / "claims.md").write_text(claims, encoding="utf-8")
+    sections = ["## Claims of the papers\n\nEach is checked on these results in [claims.md](claims.md)."]
+    return paper_tables(benchmark.name, results, benchmark.notes), sections
 
 
 def main() -> None:

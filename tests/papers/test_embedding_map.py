@@ -13,10 +13,10 @@ from midmask.benchmark.design import Benchmark, Setting
 from midmask.benchmark.layout import lay_out
 from midmask.benchmark.records import collect
 from midmask.store.place import Place
+from midmask_papers.answers import additions
 from midmask_papers.claims import CLAIMS
 from midmask_papers.embedding_map import DRAWS, GRID, MARGIN, divergences, main, project
 from midmask_papers.masks_and_maps import read_statistics
-from midmask_papers.report import additions
 from tests.support.benchmark.tiny import SHORT, run_here, write_collection
 
 

@@ -132,9 +132,12 @@ def mlflow(browser: Chrome, page: str, home: Path, out: Path) -> Iterator[Path]:
     with appearance(browser, "light", 1280, PICTURES["mlflow-runs"].height):
         browser.get(page)
         wait_for_text(browser, "matching runs", patience=PATIENCE)
-        wait_for_text(browser, "sweep-", patience=PATIENCE)
+        wait_for_text(browser, parent.name, patience=PATIENCE)
         press("[data-component-id='mlflow.assistant.chat_panel.close']")
-        press("//*[@role='row'][contains(., 'sweep-')]//button[contains(@data-component-id, 'runnamecell')]", By.XPATH)
+        press(
+            f"//*[@role='row'][contains(., '{parent.name}')]//button[contains(@data-component-id, 'runnamecell')]",
+            By.XPATH,
+        )
         yield shot("mlflow-runs")
         search = browser.find_element(By.CSS_SELECTOR, "input[placeholder^='metrics.']")
         search.send_keys(f"tags.midmask.step = 'trial' and tags.midmask.sweep = '{sweep}'", Keys.ENTER)

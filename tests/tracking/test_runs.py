@@ -1,5 +1,6 @@
 """Runs in real SQLite stores: written by many, killed and resumed, read back whole; runs that others have left."""
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from mlflow import MlflowClient
 from midmask.tracking.opening import OWNER, owner
 from midmask.tracking.reading import read_references, read_runs
 from midmask.tracking.runs import Tracker
+from midmask.tracking.store import save_view
 from tests.support.tracking.stores import QUICK, TAGS, history, killed, statuses
 from tests.support.waiting import wait_until
 
@@ -41,6 +43,29 @@ def test_a_run_arrives_whole(uri: str, tmp_path: Path) -> None:
     assert (artifacts / "runs" / "list.txt").read_text() == "q1 d1"
     assert (artifacts / "notes" / "a.txt").read_text() == "see postgresql://***@h/d"
     assert b":pw@" not in (tmp_path / "mlflow.db").read_bytes()
+
+
+def test_a_run_starts_when_it_is_asked_for_and_so_not_after_its_end(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        run = tracker.run("evaluation", tags={}, params={})
+        run.finish()  # before the thread that carries values has made the run
+    stored = MlflowClient(uri).get_run(run.id).info
+    assert stored.start_time <= stored.end_time
+
+
+def test_mlflows_pages_open_on_runs_with_a_column_for_each_measure_of_jobs(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        for step, corpus in (("sweep", "squad"), ("job", "nq"), ("trial", "squad"), ("evaluate", "other")):
+            with tracker.run(step, tags={"midmask.step": step}, params={}) as run:
+                run.log({f"{corpus}/dev/nDCG_at_10": 0.5, "sweep/rung_share": 0.1}, step=0)
+    page = save_view(uri, tmp_path)
+    experiment = MlflowClient(uri).get_experiment(tracker.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert page.startswith(f"/#/experiments/{tracker.experiment_id}/runs?") and page.endswith("=midmask")
+    view = json.loads(experiment.tags["mlflow.sharedViewState.midmask"])
+    columns = json.loads(view["state"])["selectedColumns"]
+    measures = [column for column in columns if column.startswith("metrics.")]
+    assert measures == ["metrics.`nq/dev/nDCG_at_10`", "metrics.`squad/dev/nDCG_at_10`"], "the newest job first"
 
 
 def test_four_threads_lose_nothing(uri: str, tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ With settings that differ in their labelled queries, it answers when middle trai
     python -m midmask.benchmark.figures docs/results/records/pretrained --baseline mlm --measure nDCG@10 \\
         --systems retromae,dupmae --settings "no labels,1k labels,10k labels" --out gains.svg
 
-prints such a table from a folder of records, and draws the same numbers.
+prints such a table from a folder of records, and draws the same numbers. Several folders, with one setting, answer how
+much is enough: a column for the tokens that each folder's middle trainings read.
 """
 
 import argparse
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,7 @@ class Gain:
     system: str
     setting: str
     estimate: IntervalEstimate
+    tokens: int  # that the middle training read; 0 if no cost was recorded
 
     def __str__(self) -> str:
         estimate = self.estimate
@@ -56,12 +59,12 @@ def gains_of(results: Results, baseline: str, measure: str) -> list[Gain]:
     gains = []
     for title, here in _views(results, measure):
         place = [(here[0].corpus, here[0].split)]
-        keys = dict.fromkeys(result.key for result in here)
+        keys = {result.key: result.costs.pretrain_tokens if result.costs else 0 for result in here}
         base = {key.setting: weigh(key, -1.0, here, place, measure) for key in keys if key.system == baseline}
-        for key in keys:
+        for key, tokens in keys.items():
             if key.system != baseline and key.setting in base:
                 gain = contrast([weigh(key, 1.0, here, place, measure), base[key.setting]])
-                gains.append(Gain(title, _label(key, here), key.setting, gain))
+                gains.append(Gain(title, _label(key, here), key.setting, gain, tokens))
     return gains
 
 
@@ -171,16 +174,26 @@ def gains_of_records(
     return gains_of(Results(selected), baseline, measure)
 
 
+def by_tokens(gains: Sequence[Gain]) -> list[Gain]:
+    """Gains of middle trainings of several lengths, with the tokens that each read as its setting, fewest first."""
+    in_order = sorted(gains, key=lambda gain: gain.tokens)
+    return [replace(gain, setting=f"{gain.tokens / 1e6:.1f} M tokens") for gain in in_order]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     for name in ("baseline", "systems", "settings", "measure"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--out", type=Path, metavar="FILE.svg", help="also draw them there")
     flags = parser.parse_args()
+    if len(flags.folders) > 1 and "," in flags.settings:
+        parser.error(f"--settings {flags.settings}: give one, whose gains several folders show by tokens")
     try:
         names = flags.systems.split(","), flags.settings.split(",")
-        recorded = gains_of_records(flags.folder, flags.baseline, *names, flags.measure)
+        read = (gains_of_records(folder, flags.baseline, *names, flags.measure) for folder in flags.folders)
+        recorded = list(chain.from_iterable(read))
+        recorded = by_tokens(recorded) if len(flags.folders) > 1 else recorded
         print(gains_table(recorded))
         if flags.out:
             flags.out.write_text(draw_gains(recorded, flags.baseline, flags.measure), "utf-8")

@@ -20,7 +20,7 @@ from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
 
 PAPERS = "midmask_papers"
-"""The package whose function `additions` gives tables before a report's own, and sections after them."""
+"""The package whose module `answers` gives tables before a report's own, and sections after them."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     benchmark, results = layout.benchmark, collect(layout.cells, storage, layout.recorded)
     printed, sections = [], []
     if find_spec(PAPERS) is not None:
-        printed, sections = import_module(f"{PAPERS}.report").additions(results, benchmark, folder)
+        printed, sections = import_module(f"{PAPERS}.answers").additions(results, benchmark, folder)
     remarks = describe_left_out(layout.cells, storage)
     tables = [*printed, *tables_of(results, benchmark)]
     (folder / "tables").mkdir(exist_ok=True)

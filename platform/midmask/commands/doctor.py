@@ -54,7 +54,9 @@ def _examine_stores(storage: Place, tracking: str) -> int:
     closed = why_not_writable(storage) if storage.is_folder() or not storage.is_path else ""
     _say("store", f"{redacted(storage.uri)} cannot be used: {closed}" if closed else _store(storage))
     silent = why_silent(tracking)
-    _say("tracking", silent or _tracking(tracking))
+    file = sqlite_file(tracking)
+    nothing = ": nothing was tracked there yet" if file is not None and not file.exists() else ""
+    _say("tracking", silent or redacted(tracking) + nothing)
     return bool(closed) + bool(silent)
 
 
@@ -93,9 +95,3 @@ def _store(storage: Place) -> str:
     """The number of artifacts in a store."""
     folders = (storage / step / name for step in storage.names() for name in (storage / step).names())
     return f"{redacted(storage.uri)}: {sum((folder / RECORD).exists() for folder in folders)} artifacts"
-
-
-def _tracking(uri: str) -> str:
-    path = sqlite_file(uri)
-    missing = path is not None and not path.exists()
-    return redacted(uri) + (": nothing was tracked there yet" if missing else "")

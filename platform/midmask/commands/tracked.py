@@ -55,18 +55,16 @@ def ui(flags: Namespace) -> None:
       midmask ui
       midmask ui --port 5001
     """
-    from midmask.tracking.store import create_store, explained
+    from midmask.tracking.store import explained, save_view
 
     uri = resolve_tracking_uri(flags.tracking_uri, home(Path.cwd()))
     pages = f"http://127.0.0.1:{flags.port}" if is_database(uri) else ui_address(uri)
-    with explained(uri):
-        _, experiment = create_store(uri, home(Path.cwd()))  # the server's several processes would ruin a fresh file
-    print(f"{pages}/#/experiments/{experiment}/runs", flush=True)
+    with explained(uri):  # makes the store: the server's several processes would ruin a fresh file
+        print(pages + save_view(uri, home(Path.cwd())), flush=True)
     if is_database(uri):
         os.environ["MLFLOW_BACKEND_STORE_URI"] = uri  # not as a flag, which others could read in `ps`
-        os.execv(
-            sys.executable, [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(flags.port)]
-        )
+        command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(flags.port)]
+        os.execv(sys.executable, command)
 
 
 def _compare_flags(parser: ArgumentParser) -> None:

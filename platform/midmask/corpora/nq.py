@@ -176,7 +176,8 @@ def open_nq(folder: Place) -> CorpusPieces:
         raise UserError(f"{folder}: nq-test.csv or the like is missing; wanted layout: {LAYOUT}")
     for split in trained.keys() & questions.keys():
         log.info("skipping %s: its %s questions are the questions of %s", questions.pop(split), split, trained[split])
-    header = 1 if _has_header(folder, passages) else 0
+    with open_text(folder / passages) as stream:
+        header = int(stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t"))
     docs = text_pieces("docs", folder, [passages], parse_passage, skip=header)
     queries, qrels = [], []
     for split, file in sorted(questions.items()):
@@ -187,11 +188,6 @@ def open_nq(folder: Place) -> CorpusPieces:
         queries += text_pieces("queries", folder, [file], parse_training_question, split=split, cut=cut)
         qrels += text_pieces("qrels", folder, [file], parse_training_positive, split=split, cut=cut)
     return CorpusPieces(docs, queries, qrels)
-
-
-def _has_header(folder: Place, file: str) -> bool:
-    with open_text(folder / file) as stream:
-        return stream.read(64).removeprefix(codecs.BOM_UTF8).startswith(b"id\t")
 
 
 READER = folder_reader(LAYOUT, open_nq)

@@ -84,11 +84,10 @@ def results_table(evaluations: Mapping[str, Artifact], title: str = "evaluation"
     """One row per evaluation, one for each slice of its queries, and the average of each group of zero-shot collections
     that is named; a measure that a row lacks is a dash. Below it `notes`.
     """
-    parts = {
-        name: part
-        for key, done in evaluations.items()
-        for name, part in {key: done.result, **_slices(key, done.result)}.items()
-    }
+    parts: dict[str, Mapping[str, Any]] = {}
+    for key, done in evaluations.items():
+        parts[key] = done.result
+        parts |= {f"{key}, {name}": part for name, part in done.result.get("slices", {}).items()}
     rows = with_averages(groups, {name: part["measures"] for name, part in parts.items()})
     measures = list(dict.fromkeys(measure for values in rows.values() for measure in values))
     cells = [
@@ -100,10 +99,6 @@ def results_table(evaluations: Mapping[str, Artifact], title: str = "evaluation"
         for name, values in rows.items()
     ]
     return f"{markdown([title, 'queries', *measures], cells)}\n\n{notes(evaluations)}"
-
-
-def _slices(key: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{key}, {name}": part for name, part in result.get("slices", {}).items()}
 
 
 def comparison_table(systems: Sequence[System], baseline: str, measure: str, others: Sequence[str] = ()) -> str:

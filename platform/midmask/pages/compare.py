@@ -24,14 +24,12 @@ from midmask.leaderboard.comparison import (
     comparable,
     compare_tables,
 )
-from midmask.leaderboard.entries import Entry
 from midmask.leaderboard.queries import Query, look_up
 from midmask.leaderboard.rows import CollectionSplit, LeaderboardRow, measure_names, place_names
 from midmask.leaderboard.store_view import StoreView
 from midmask.pages.look import TEMPLATES, choice, choices, draw, first, link, nothing_evaluated, show_table, tinted
 from midmask.store.place import Place
 from midmask.sweep.figures import LOSS, WIN
-from midmask.tracking.reading import TrackedRow
 
 SIDES: Mapping[str, Sided] = {"largest differences": "either", "wins": "wins", "losses": "losses"}
 COUNT = 5
@@ -110,9 +108,10 @@ def standings(systems: ComparableSystems, comparison: SystemComparison, measure:
     lines = []
     for standing in comparison.standings(measure)[1:]:
         assert standing.test is not None and standing.pairing is not None, "only the first system is not tested"
+        runs = [row.run for rows in systems.entries[standing.system].rows.values() for row in rows]
         lines.append(
             {
-                "System": link(store.link(_newest(systems.entries[standing.system])), standing.system),
+                "System": link(store.link(max(runs, key=lambda run: run.started)), standing.system),
                 measure: standing.mean,
                 "Difference": tinted(standing.test.outcome, standing.difference),
                 "Verdict": tinted(standing.test.outcome),
@@ -123,10 +122,6 @@ def standings(systems: ComparableSystems, comparison: SystemComparison, measure:
         )
     show_table(lines, "standings")
     st.caption(markdown_text(" ".join([caption(comparison), not_offered(systems)])))
-
-
-def _newest(entry: Entry) -> TrackedRow:
-    return max((row.run for rows in entry.rows.values() for row in rows), key=lambda run: run.started)
 
 
 def not_offered(systems: ComparableSystems) -> str:

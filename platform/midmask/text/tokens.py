@@ -247,7 +247,8 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
     write_table(queries, out / "queries.parquet", row_group_size=ROW_GROUP)
     shards = [out / "passages" / name for name in (out / "passages").names()]
     cut = sum(int(read_metadata(shard).metadata[CUT]) for shard in shards)
-    lengths = np.concatenate([_read_lengths(shard) for shard in shards])
+    columns = (read_table(shard, ["ids"])["ids"].combine_chunks() for shard in shards)
+    lengths = np.concatenate([np.diff(column.offsets.to_numpy()).astype(np.int32) for column in columns])
     (out / "lengths.npy").write_array(lengths)
     vocabulary = Vocabulary.of((out / "tokenizer").local())
     return {
@@ -257,12 +258,6 @@ def _finish(config: TokensConfig, inputs: Inputs, out: Place) -> dict[str, Any]:
         "vocabulary": vocabulary.size,
         "cut_share": round(cut / len(lengths), 4),
     }
-
-
-def _read_lengths(shard: Place) -> np.ndarray[Any, np.dtype[np.int32]]:
-    column = read_table(shard, ["ids"])["ids"].combine_chunks()
-    lengths: np.ndarray[Any, np.dtype[np.int32]] = np.diff(column.offsets.to_numpy()).astype(np.int32)
-    return lengths
 
 
 tokenise = Sharded(folder="passages", over="corpus/docs", begin=_save_tokenizer, worker=_shard_writer, finish=_finish)

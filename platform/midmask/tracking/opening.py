@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,6 +41,11 @@ LOCK = "mlflow-runs.lock"
 
 STATUSES = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED", "cached": "FINISHED"}
 """`midmask.status` of a run that has ended -> MLflow's own word."""
+
+
+def now() -> int:
+    """The time in MLflow's milliseconds."""
+    return int(time.time() * 1000)
 
 
 @cache
@@ -125,6 +131,7 @@ class RunRequest:
     unless_finished: bool = False  # whether it is only a link if the step has a finished run, which nobody could ask
     token: str = field(default_factory=lambda: uuid.uuid4().hex)  # by which the run is known if an answer was lost
     tried: bool = False
+    asked: int = field(default_factory=now)  # when, as its start: the store may be seconds behind
 
 
 def open_run(client: MlflowClient, experiment_id: str, request: RunRequest, home: Path) -> tuple[str, dict[str, int]]:
@@ -165,7 +172,7 @@ def _choose(client: MlflowClient, experiment_id: str, request: RunRequest) -> Ru
             if not is_written(run):
                 return run
     tags = {**source_tags(), **tags_as_texts(request.tags), TOKEN: request.token}
-    return client.create_run(experiment_id, tags=tags, run_name=request.name)
+    return client.create_run(experiment_id, start_time=request.asked, tags=tags, run_name=request.name)
 
 
 def close_superseded_runs(client: MlflowClient, experiment_id: str, run_id: str, tags: Mapping[str, str]) -> None:

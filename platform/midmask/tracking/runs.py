@@ -5,7 +5,6 @@ Workers never hold a tracker: they hand their values to the driver.
 
 import logging
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from midmask.tracking.opening import (
     close_dead_runs,
     close_superseded_runs,
     find,
+    now,
     owner,
     params_as_texts,
     tags_as_texts,
@@ -61,8 +61,8 @@ class TrackedRun(Outbox):
         """Metrics at a step. A key's step that was logged before, in this process or in the run that is resumed, is
         dropped: a worker that resumes from a checkpoint logs the same steps again.
         """
-        now = _now()
-        report = [Metric(check_key(key), float(value), now, step) for key, value in values.items()]
+        at = now()
+        report = [Metric(check_key(key), float(value), at, step) for key, value in values.items()]
         self._sender.put(self, Entry("metrics", can_be_left_out=False, report=report))
 
     def log_lacking(self, key: str, points: Points) -> None:
@@ -71,7 +71,7 @@ class TrackedRun(Outbox):
         Args:
             key: a metric that every point has. points: gives the points beside steps that the run has of it.
         """
-        self._put("curve", partial(self.send_curve, key, points, _now()))
+        self._put("curve", partial(self.send_curve, key, points, now()))
 
     def log_inputs(self, datasets: Iterable[Dataset]) -> None:
         """Logs collections as the run's inputs; one that it has already keeps the context that it had first."""
@@ -120,12 +120,12 @@ class TrackedRun(Outbox):
         """Ends the run; `status` is finished, failed, killed or pruned. A second call changes nothing."""
         if not self.is_open:
             return
-        now = _now()
+        ended = now()
 
         def end(client: MlflowClient) -> None:
             self.stop_monitor()
             client.set_tag(self.run_id, STATUS, status)
-            client.set_terminated(self.run_id, STATUSES[status], now)
+            client.set_terminated(self.run_id, STATUSES[status], ended)
             if status == "finished":
                 close_superseded_runs(client, self._sender.experiment_id, self.run_id, self.request.tags)
 
@@ -140,10 +140,6 @@ class TrackedRun(Outbox):
         if error is not None and self.is_open:
             self.tag({"midmask.reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"})
         self.finish(status_after(kind))
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 def status_after(kind: type[BaseException] | None) -> str:

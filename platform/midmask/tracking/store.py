@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import json
 import logging
 import os
 import shlex
@@ -21,13 +22,16 @@ from mlflow.exceptions import MlflowException
 
 from midmask.core.redaction import HIDDEN, redacted
 from midmask.errors import UserError
-from midmask.tracking.names import is_database, sqlite_file
+from midmask.tracking.names import JOB_STEPS, is_database, is_measure, sqlite_file
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 EXPERIMENT = "midmask"
+
+VIEW, MOST_COLUMNS, WIDTH = "midmask", 8, 190
+"""Of the view that `save_view` saves: its key, columns for measures, and the pixels of such a column."""
 
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """The experiment's tag with which MLflow opens its runs, not its pages for GenAI."""
@@ -171,6 +175,22 @@ def create_store(uri: str, home: Path) -> tuple[MlflowClient, str]:
             f"MLFLOW_TRACKING_URI={shlex.quote(shown)} mlflow experiments restore -x {experiment.experiment_id}"
         )
     return client, str(experiment.experiment_id)
+
+
+def save_view(uri: str, home: Path) -> str:
+    """Saves the view Measures in MLflow's pages, with columns for measures of the newest jobs; returns its path, to be
+    appended to the address of the pages. MLflow has no default columns, and keeps a saved view as an experiment's tag.
+    """
+    client, experiment = create_store(uri, home)
+    jobs = [run for step in JOB_STEPS for run in client.search_runs([experiment], f"tags.`midmask.step` = '{step}'")]
+    jobs.sort(key=lambda run: run.info.start_time, reverse=True)
+    measures = list(dict.fromkeys(key for run in jobs for key in run.data.metrics if is_measure(key)))
+    widths = {f"metrics.`{key}`": WIDTH for key in measures[:MOST_COLUMNS]}
+    columns = [*widths, *(f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed"))]
+    state = json.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths})
+    view = {"name": "Measures", "createdAt": int(time.time() * 1000), "state": state}
+    client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{VIEW}", json.dumps(view))
+    return f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
 @contextlib.contextmanager
