@@ -70,13 +70,14 @@ def test_the_figure_draws_every_gain_with_its_interval_in_a_panel_for_each_view(
     assert figures.INK not in figures.draw_gains(gains, "none", "RR@10"), "text follows the page, light or dark"
 
 
-RECORDS = Path(__file__).resolve().parents[2] / "docs" / "results" / "records" / "pretrained"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+RECORDS = RESULTS / "records" / "pretrained"
 
 
 def test_the_page_has_the_differences_to_mlm_that_the_records_give():
     """Twelve, all positive, smaller the more labels follow."""
     table = figures.gains_table(figures.gains_of_records(RECORDS, "mlm", ("retromae", "dupmae"), SETTINGS, "nDCG@10"))
-    assert table in (RECORDS.parents[1] / "pretrained.md").read_text("utf-8")
+    assert table in (RESULTS / "pretrained.md").read_text("utf-8")
     rows = re.findall(r"^\| (\w+) test, dense +\| +(\w+) \| (.*) \|$", table, re.M)
     assert {row[:2] for row in rows} == {(c, s) for c in ("squad", "cranfield") for s in ("retromae", "dupmae")}
     cells = [re.findall(r"([+-][\d.]+) \[", row[2]) for row in rows]
@@ -85,6 +86,15 @@ def test_the_page_has_the_differences_to_mlm_that_the_records_give():
     for system, setting, named in (("bert", "no labels", "dupmae"), ("dupmae", "no label", "no labels")):
         with pytest.raises(UserError, match=named):
             figures.gains_of_records(RECORDS, "mlm", (system,), (setting,), "nDCG@10")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "systems"), [("none", ("mlm", "retromae", "dupmae")), ("mlm", ("retromae", "dupmae"))]
+)
+def test_the_canonical_page_has_the_gains_that_the_records_give(baseline, systems):
+    gains = figures.gains_of_records(RESULTS / "records" / "canonical", baseline, systems, SETTINGS[1:], "nDCG@10")
+    assert len(gains) == 4 * len(systems)
+    assert figures.gains_table(gains) in (RESULTS / "canonical.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("corpus", ["squad", "cranfield"])
