@@ -105,6 +105,8 @@ def test_the_report_from_records_has_the_same_values(recorded, tmp_path):
     own = report_of(whole, store, tmp_path / "own", {})
     other = report_of(there.layout, there.storage, tmp_path / "other", {})
     assert [line for line in other.splitlines() if "from records" not in line] == own.splitlines()
+    assert "## What the trainings have read" in own, "the test queries of this collection are train queries too"
+    assert "Warning: tiny test: fine-tuning on tiny reads 100.0% of 12 queries" in own
 
 
 def test_without_the_papers_package_the_report_lacks_what_it_adds_and_no_more(recorded, tmp_path, monkeypatch):

@@ -26,10 +26,10 @@ WARNED = 0.01
 """Share of a split's queries, or of their relevant passages, above which there is a warning."""
 
 ABOUT = (
-    f"A text was read if at least {READ_SHARE:.0%} of its runs of {WORDS} words are in a training's texts: passages of "
-    "a middle training; of a fine-tuning, all train queries for queries, passages relevant to them for passages. About "
-    f"{SAMPLE:,} passages stand for all of a larger collection. A middle training on the collection that is searched "
-    "reads its passages, as it would in use."
+    f"A text was read if more than {READ_SHARE:.0%} of its runs of {WORDS} words are in the training's texts: passages "
+    "of a middle training; of a fine-tuning, train queries for queries, the passages relevant to them for passages. "
+    f"About {SAMPLE:,} passages stand for all of a larger collection. A middle training on the collection that is "
+    "searched reads its passages, as it would in use."
 )
 
 
@@ -68,8 +68,7 @@ def describe_overlaps(rows: Sequence[Row]) -> str:
     """Markdown: a table with a line for each stage and evaluated split, and how it was counted."""
     cells = [
         [
-            markdown_text(f"{row['stage']} on {row['read']}"),
-            markdown_text(f"{row['corpus']} {row['split']}"),
+            *map(markdown_text, (f"{row['stage']} on {row['read']}", f"{row['corpus']} {row['split']}")),
             *(_share(row[part]) for part in HEADINGS),
         ]
         for row in rows

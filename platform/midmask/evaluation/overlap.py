@@ -1,6 +1,6 @@
 """The overlap step: how many of the queries and passages that are evaluated were in the texts that a training read.
 
-A text was read if at least half of its runs of eight words are in texts that were read, so that a copy is found where
+A text was read if more than half of its runs of eight words are in texts that were read, so that a copy is found where
 it is lightly edited or cut at other places. PaLM's report (Chowdhery et al. 2022) compares runs of eight words too, and
 asks for 70%. A text of fewer words is one run, and was read if a text of just these words was: in longer texts, such a
 query stands by chance.
@@ -26,7 +26,7 @@ from midmask.store.tables import read_passages, read_table
 WORDS = 8
 """In a run."""
 READ_SHARE = 0.5
-"""Share of a text's runs from which it counts as read."""
+"""Share of a text's runs above which it counts as read."""
 SAMPLE = 10_000
 """Passages of an evaluated collection, about, that stand for all of them if it has more."""
 
@@ -88,7 +88,7 @@ def count_read(groups: Sequence[Sequence[str]], read: Iterable[Sequence[str]]) -
         seen[places[runs[places] == hashes]] = True
     shares = np.add.reduceat(seen[numbers], np.cumsum(lengths) - lengths, dtype=np.int64) / lengths
     ends = np.cumsum([len(texts) for texts in groups])[:-1]
-    return [[int(each.sum()), len(each)] for each in np.split(shares >= READ_SHARE, ends)]
+    return [[int(each.sum()), len(each)] for each in np.split(shares > READ_SHARE, ends)]
 
 
 def _passages(corpus: Artifact) -> Iterator[tuple[list[str], list[str]]]:
