@@ -45,9 +45,9 @@ class Job:
         return fingerprint({"benchmark": self.layout.benchmark.name, "cells": names})
 
     def left(self) -> list[Step]:
-        """Unfinished evaluations of the cells without a record."""
-        evaluations = (step for cell in self.unrecorded() for step in cell.evaluations.values())
-        return [step for step in evaluations if not step.is_finished(self.storage)]
+        """Unfinished evaluations and overlaps of the cells without a record."""
+        targets = (step for cell in self.unrecorded() for step in cell.targets)
+        return [step for step in targets if not step.is_finished(self.storage)]
 
     def unrecorded(self) -> list[BenchmarkCell]:
         return [cell for cell in self.layout.cells if cell.name not in self.layout.recorded]
@@ -60,7 +60,9 @@ def with_records(layout: Layout, folder: Place | None) -> Layout:
     known = known_records(layout.cells, read_records(folder))
     notes = (*layout.benchmark.notes, *describe_records(known))
     benchmark = layout.benchmark.model_copy(update={"notes": notes})
-    return replace(layout, benchmark=benchmark, recorded={name: record.results for name, record in known.items()})
+    results = {name: record.results for name, record in known.items()}
+    overlaps = {name: record.measurement.overlaps for name, record in known.items()}
+    return replace(layout, benchmark=benchmark, recorded=results, recorded_overlaps=overlaps)
 
 
 def preset_with_flags(options: Options, flags: Namespace) -> Benchmark:

@@ -3,7 +3,7 @@
 What makes no sense is left out with a reason: nothing disappears silently.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from midmask.core.config import flatten
 from midmask.corpora.config import CorpusConfig
 from midmask.encoders.reading import SIZES
 from midmask.errors import UserError, unknown
+from midmask.evaluation.overlap import OverlapConfig
 from midmask.experiment.changes import apply_changes
 from midmask.experiment.evaluations import SPLIT, zero_shot_collections
 from midmask.experiment.graph import Step
@@ -34,6 +35,11 @@ class BenchmarkCell:
     # (short name of the corpus, split) -> step; the splits of the cell's corpus come first, test last of them
     evaluations: Mapping[tuple[str, str], Step]
     pretrain_seed: int | None = None  # of the middle training; None where the benchmark trains each method once
+    overlaps: tuple[Step, ...] = ()  # of what its middle training and its fine-tuning read with what is evaluated
+
+    @property
+    def targets(self) -> list[Step]:
+        return [*self.overlaps, *self.evaluations.values()]
 
     @property
     def main(self) -> tuple[str, str]:
@@ -68,7 +74,19 @@ def cell_of(benchmark: Benchmark, key: SystemKey, recipe: Recipe, seed: int, sur
     for label, corpus in searched_only(benchmark).items():
         evaluations[label, SPLIT] = evaluate(elsewhere, on=planned.elsewhere(corpus))
     pretrain_seed = recipe.pretrain.seed if benchmark.pretrain_seeds and recipe.objective else None
-    return BenchmarkCell(key, seed, recipe, evaluations, pretrain_seed)
+    overlaps = () if key.system == BM25 else overlap_steps(planned, evaluations, is_tuned=is_fine_tuned(benchmark, key))
+    return BenchmarkCell(key, seed, recipe, evaluations, pretrain_seed, overlaps)
+
+
+def overlap_steps(planned: Plan, evaluations: Mapping[tuple[str, str], Step], *, is_tuned: bool) -> tuple[Step, ...]:
+    """The steps that look for what is evaluated in what the trainings read, one for each stage that there is."""
+    evaluated = {f"evaluated{number}": step.inputs["corpus"] for number, step in enumerate(evaluations.values())}
+    read = {"middle training": planned.pretraining_tokens.inputs["corpus"]} if planned.pretrained else {}
+    read |= {"fine-tuning": planned.corpus} if is_tuned else {}
+    return tuple(
+        Step("overlap", OverlapConfig(stage=stage, evaluated=tuple(evaluations)), {"corpus": corpus, **evaluated})
+        for stage, corpus in read.items()
+    )
 
 
 def cell_on(
@@ -129,12 +147,13 @@ class Layout:
     cells: tuple[BenchmarkCell, ...]
     left_out: Mapping[SystemKey, str] = field(default_factory=dict)  # combination that is not run -> why
     recorded: Mapping[str, Results] = field(default_factory=dict)  # cell's name -> results measured elsewhere
+    recorded_overlaps: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # likewise -> rows of its overlaps
 
     def steps(self) -> dict[str, Step]:
         """Every step behind the cells by fingerprint, in an order in which they can be run."""
-        evaluations = (evaluation for cell in self.cells for evaluation in cell.evaluations.values())
+        targets = (target for cell in self.cells for target in cell.targets)
         steps: dict[str, Step] = {}
-        for step in (step for evaluation in evaluations for step in evaluation.upstream()):
+        for step in (step for target in targets for step in target.upstream()):
             steps.setdefault(step.fingerprint, step)
         return steps
 

@@ -7,7 +7,7 @@ on where its store is not; the report takes its values from the record.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -79,6 +79,7 @@ class Measurement:
     fingerprint: str  # of the cell's tracked run, its tag `midmask.fingerprint`
     precision: str  # of the encodings; empty for BM25
     processor: str  # model name
+    overlaps: Sequence[Any] = ()  # rows of the cell's steps `overlap`; records of before have none
 
 
 @dataclass(frozen=True)
@@ -191,14 +192,15 @@ class RecordWriter:
     def write_measured(self) -> None:
         """Writes the records of the cells that are measured by now."""
         for cell in list(self._left.values()):
-            if all(step.is_finished(self._storage) for step in cell.evaluations.values()):
+            if all(step.is_finished(self._storage) for step in cell.targets):
                 self._write(self._left.pop(cell.name))
 
     def _write(self, cell: BenchmarkCell) -> None:
         configs = [step.config for last in cell.evaluations.values() for step in last.upstream()]
         precisions = sorted({config.precision for config in configs if isinstance(config, EncodeConfig)})
+        overlaps = [row for step in cell.overlaps for row in load(step.place(self._storage)).result["overlaps"]]
         measured = Measurement(
-            identity_of_cell(cell), self._fingerprint(cell), " and ".join(precisions), processor_model()
+            identity_of_cell(cell), self._fingerprint(cell), " and ".join(precisions), processor_model(), overlaps
         )
         name = re.sub(r"[^a-z0-9]+", "-", f"{cell.name} {measured.identity[:6]}".lower())
         collect([cell], self._storage).write(self._folder / f"{name}{ENDING}", asdict(measured))

@@ -12,6 +12,7 @@ from pathlib import Path
 from midmask.benchmark.design import NONE, Benchmark
 from midmask.benchmark.figures import gains
 from midmask.benchmark.layout import Layout, group_by_reason
+from midmask.benchmark.overlap import Row, collect_overlaps, describe_overlaps, warnings_of
 from midmask.benchmark.records import collect, describe_left_out
 from midmask.benchmark.results import Results, SystemKey
 from midmask.evaluation.rendering import Style, as_csv, as_latex, as_markdown
@@ -31,9 +32,10 @@ class NamedTable:
     heading: str
     table: ResultTable
     style: Style = field(default_factory=Style)
+    warnings: tuple[str, ...] = ()  # lines below it
 
     def markdown(self) -> str:
-        return as_markdown(self.table, self.style)
+        return "\n\n".join([as_markdown(self.table, self.style), *self.warnings])
 
     def files(self) -> dict[str, str]:
         """Ending -> text: the table as Markdown, LaTeX and CSV."""
@@ -53,8 +55,9 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     printed, sections = [], []
     if find_spec(PAPERS) is not None:
         printed, sections = import_module(f"{PAPERS}.answers").additions(results, benchmark, folder)
-    remarks = describe_left_out(layout.cells, storage)
-    tables = [*printed, *tables_of(results, benchmark)]
+    overlaps = collect_overlaps(layout, storage)
+    remarks = [*describe_left_out(layout.cells, storage), *warnings_of(overlaps)]
+    tables = [*printed, *tables_of(results, benchmark, overlaps)]
     (folder / "tables").mkdir(exist_ok=True)
     for table in tables:
         for ending, text in table.files().items():
@@ -63,6 +66,8 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     parts = [f"# {benchmark.title}", _conditions(results, benchmark, remarks)]
     parts += [f"## {table.heading}\n\n{table.markdown()}" for table in tables]
     parts += sections
+    if overlaps:
+        parts.append(f"## What the trainings have read\n\n{describe_overlaps(overlaps)}")
     if gained := gains(results, benchmark.baseline, benchmark.measure):
         parts.append(f"## What middle training gains\n\n{gained}")
     if failed:
@@ -74,10 +79,13 @@ def report_of(layout: Layout, storage: Place, folder: Path, failed: Mapping[str,
     return text
 
 
-def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
-    """One table per corpus, split, representation and setting: systems × measures, all pairs compared."""
+def tables_of(results: Results, benchmark: Benchmark, overlaps: Sequence[Row]) -> Iterator[NamedTable]:
+    """One table per corpus, split, representation and setting: systems × measures, all pairs compared; with the
+    warnings of what was read of its corpus and split.
+    """
     for corpus, split in dict.fromkeys((result.corpus, result.split) for result in results):
         here = results.where(corpus=corpus, split=split)
+        warnings = tuple(warnings_of(row for row in overlaps if (row["corpus"], row["split"]) == (corpus, split)))
         for kind, setting in dict.fromkeys((result.key.representation, result.key.setting) for result in here):
             if kind == BM25:
                 continue
@@ -87,7 +95,8 @@ def tables_of(results: Results, benchmark: Benchmark) -> Iterator[NamedTable]:
             measures = [name for name in rows[0].measures if all(name in result.measures for result in systems)]
             protocol = ComparisonProtocol(seeds=bool(benchmark.pretrain_seeds))
             table = tabulate(by_measure(per_query, measures), protocol)
-            yield NamedTable(f"{corpus}.{split}.{kind}.{setting}", f"{corpus} {split}, {kind}, {setting}", table)
+            name, heading = f"{corpus}.{split}.{kind}.{setting}", f"{corpus} {split}, {kind}, {setting}"
+            yield NamedTable(name, heading, table, warnings=warnings)
 
 
 def label(key: SystemKey, benchmark: Benchmark) -> str:

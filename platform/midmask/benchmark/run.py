@@ -16,10 +16,11 @@ from midmask.app.tracked_job import TrackedJob, TrackedSystem, open_job
 from midmask.backend.cluster import share_cluster
 from midmask.benchmark.job import Job
 from midmask.benchmark.layout import BenchmarkCell
+from midmask.benchmark.overlap import log_warnings
 from midmask.benchmark.records import RecordWriter
 from midmask.benchmark.report import report_of
 from midmask.core.config import flatten
-from midmask.experiment.events import Observer, unobserved
+from midmask.experiment.events import Observer, StepEvent, unobserved
 from midmask.experiment.graph import Step
 from midmask.retrieve.bm25 import BM25
 from midmask.store.place import Place
@@ -47,7 +48,12 @@ def run_benchmark(job: Job) -> tuple[str, dict[str, str]]:
         cells = job.unrecorded()
         steps = replace(job.layout, cells=tuple(cells)).steps().values()
         record = _record_writer(job, job.records) if job.records else unobserved
-        failures = measure_cells(tracked, cells, job.left(), finished=steps, watch=record)
+
+        def watch(event: StepEvent) -> None:
+            log_warnings(event)
+            record(event)
+
+        failures = measure_cells(tracked, cells, job.left(), finished=steps, watch=watch)
         text = report_of(job.layout, job.storage, job.out, failures)
         run = tracked.run
         for path in sorted(path for path in job.out.rglob("*") if path.is_file()):

@@ -69,6 +69,12 @@ def _benchmark_middle_training_flags(parser: ArgumentParser) -> None:
         help="writes a small file for each measured cell; cells whose file is there are not measured again, so a "
         "benchmark can go on where its store is not",
     )
+    parser.add_argument(
+        "--overlap",
+        action="store_true",
+        help="trains nothing: only prints how many of the queries and passages that are evaluated would be read by the "
+        "middle trainings and the fine-tunings",
+    )
     add_zero_shot_flag(parser)
 
 
@@ -80,6 +86,7 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
 
     Examples:
       midmask benchmark --corpus beir:FOLDER --systems none,mlm,retromae,dupmae --dry-run
+      midmask benchmark --corpus beir:FOLDER --pretrain-on texts:FOLDER --overlap
       midmask benchmark --preset canonical --pretrain-seeds 0,1,2
     """
     from midmask.app.driver import ending, tell_cost
@@ -100,6 +107,11 @@ def benchmark_middle_training(options: Options, flags: Namespace) -> None:
     if options.dry_run:
         print(describe(job))
         tell_cost(job.left(), options, side_by_side=True)
+        return
+    if flags.overlap:
+        from midmask.benchmark.overlap import compute_overlaps
+
+        print(compute_overlaps(layout, job.storage))
         return
     from midmask.benchmark.run import run_benchmark  # here, so that a dry run waits for neither Ray nor MLflow
 

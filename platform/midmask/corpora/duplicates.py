@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from midmask.core.randomness import hash64, numpy_stream
+from midmask.core.arrays import Ints
+from midmask.core.randomness import Hashes, hash64, numpy_stream
 
 SHINGLE = 5
 BANDS, ROWS = 32, 3
@@ -21,22 +22,31 @@ Signatures = NDArray[np.uint32]
 
 def signatures(texts: Sequence[str]) -> Signatures:
     """MinHash signatures over shingles of 5 words (a shorter text is one shingle); uint32 [N, 96]."""
-    lengths = np.zeros(len(texts), np.int64)
-    parts = []
-    for index, text in enumerate(texts):
-        words = hash64(plain_words(text) or [""])
-        lengths[index] = max(1, len(words) - SHINGLE + 1)
-        parts.append(_hash_windows(words, int(lengths[index])))
-    shingles = np.concatenate(parts)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    hashes, lengths = shingles(texts, SHINGLE)
+    starts = np.cumsum(lengths) - lengths
     factors = numpy_stream(20240607).integers(1, 2**63, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     minima = np.empty((len(texts), len(factors)), np.uint32)
     for column, factor in enumerate(factors):
-        mixed = shingles * factor
+        mixed = hashes * factor
         mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         minima[:, column] = np.minimum.reduceat((mixed >> np.uint64(32)).astype(np.uint32), starts)
     return minima
+
+
+def shingles(texts: Sequence[str], size: int) -> tuple[Hashes, Ints]:
+    """One hash for each run of `size` words in a row, order of words included (a shorter text is one shingle).
+
+    Returns:
+        The hashes, text after text, uint64 [S]; and the number of each text's, int64 [N].
+    """
+    lengths = np.zeros(len(texts), np.int64)
+    hashes = [np.empty(0, np.uint64)]
+    for index, text in enumerate(texts):
+        words = hash64(plain_words(text) or [""])
+        lengths[index] = max(1, len(words) - size + 1)
+        hashes.append(_hash_windows(words, size, int(lengths[index])))
+    return np.concatenate(hashes), lengths
 
 
 def plain_words(text: str) -> list[str]:
@@ -44,13 +54,13 @@ def plain_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def _hash_windows(words: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """One hash per window of 5 words, order of words included."""
-    shingles = np.zeros(count, np.uint64)
-    for offset in range(min(SHINGLE, len(words))):
-        shingles = shingles * np.uint64(0x9E3779B97F4A7C15) + words[offset : offset + count]
-        shingles ^= shingles >> np.uint64(32)
-    return shingles
+def _hash_windows(words: Hashes, size: int, count: int) -> Hashes:
+    """One hash per window of `size` words."""
+    windows = np.zeros(count, np.uint64)
+    for offset in range(min(size, len(words))):
+        windows = windows * np.uint64(0x9E3779B97F4A7C15) + words[offset : offset + count]
+        windows ^= windows >> np.uint64(32)
+    return windows
 
 
 def similar_pairs(minima: Signatures) -> NDArray[np.int64]:

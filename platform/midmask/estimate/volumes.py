@@ -198,7 +198,7 @@ PAIR_BYTES = 30  # bytes a scored pair, with its candidate
 OF_TEXTS = {
     **dict.fromkeys(("prepare", "join", "queries"), 0.6),
     **dict.fromkeys(("spans", "pseudo_queries", "statistics", "weigh"), 0.9),
-    **{"tokenise": 0.36, "bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55},
+    **{"tokenise": 0.36, "bm25_words": 0.28, "bm25_index": 0.93, "near_duplicates": 0.55, "overlap": 0.0},
 }
 """Bytes that steps which go through a whole collection write for a character of its texts, compressed with zstd."""
 

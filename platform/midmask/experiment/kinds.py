@@ -9,6 +9,7 @@ from typing import Any, Literal
 from midmask.core.config import Config
 from midmask.corpora.assemble import JoinConfig, join, prepare
 from midmask.corpora.config import CorpusConfig
+from midmask.evaluation.overlap import OverlapConfig, find_overlaps
 from midmask.evaluation.step import EvaluateConfig, evaluate_ranked
 from midmask.experiment import steps
 from midmask.experiment.steps import UntunedConfig, untuned
@@ -186,6 +187,7 @@ KINDS: Mapping[str, StepKind] = {
         StepKind("score", ScoreConfig, SCORE, runs="shards", on_device=True),
         StepKind("read_scores", ReadScoresConfig, read_scores, runs="driver", texts_per_second=50_000),
         StepKind("evaluate", EvaluateConfig, evaluate_ranked, context="eval", texts_per_second=3_000),
+        StepKind("overlap", OverlapConfig, find_overlaps, texts_per_second=4_000, nominal_seconds=1000.0),
     )
 }  # fmt: skip
 """Name -> kind."""

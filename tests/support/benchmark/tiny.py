@@ -76,10 +76,10 @@ def short(recipe: Recipe, corpus: str) -> Recipe:
 
 
 def run_here(layout: Layout, storage: Place) -> None:
-    """Every evaluation of a benchmark, one after the other in this process."""
+    """Every target of a benchmark, one after the other in this process."""
     runner = Runner(storage, LOCAL)
     for cell in layout.cells:
-        for step in cell.evaluations.values():
+        for step in cell.targets:
             runner.compute(step)
 
 
