@@ -74,6 +74,8 @@ def test_all_that_is_derived_follows_the_middle_training_and_nothing_else_does(f
     assert one.pretraining_tokens.inputs["corpus"].config.short_name == "there"
     assert both.pretrained.inputs["weights"].inputs["tokens"] is both.pretraining_tokens
     assert one.pretrained.inputs["spans"].inputs["corpus"] is one.pretraining_tokens.inputs["corpus"]
+    taught = plan(recipe_on(folders, *names, recipe="distil_vectors"))
+    assert taught.pretrained.inputs["vectors"].inputs["tokens"].inputs["corpus"].fingerprint == joined.fingerprint
     for stage in both.stages:
         assert stage.inputs["tokens"] is both.tokens and stage.inputs["corpus"] is both.corpus
     turned = plan(recipe_on(folders, *names[::-1], recipe="rom"))

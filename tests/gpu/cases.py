@@ -37,7 +37,7 @@ from midmask.retrieve.text_encoder import open_encoder
 from midmask.text.vocabulary import Vocabulary
 from tests.support.encoders.models import VARIANTS, random_model, write_tokenizer
 from tests.support.objectives import ranked
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows, weighted
+from tests.support.objectives.texts import random_texts, small_vocabulary, teacher_vectors, token_rows, weighted
 
 Numbers = Mapping[str, Tensor]
 """What is compared: name -> a tensor, on whatever device."""
@@ -238,8 +238,8 @@ def loss_numbers(build: Build, where: Where) -> Numbers:
 
 
 def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Objective, Batch]:
-    """A middle training on two layers, and passages of 3 to 30 tokens; beside them, where it reads them, spans or
-    pseudo-queries that share seven tokens with their passages.
+    """A middle training on two layers, and passages of 3 to 30 tokens; beside them, where it reads them, a teacher's
+    vectors, or spans or pseudo-queries that share seven tokens with their passages.
     """
     config, words = override(PRETRAINING[name].Config(), fields), small_vocabulary()
     backbone = build_backbone(BackboneConfig(name="tiny", **encoder), words, seed=3)
@@ -251,7 +251,9 @@ def pretraining(name: str, fields: dict[str, Any], **encoder: Any) -> tuple[Obje
     texts = {"passage": token_rows(passages, keys=keys)}
     if form.rows in ("spans", "pseudo_queries"):
         texts["context"] = token_rows(contexts, keys=keys)
-    return objective, Batch(0, {key: weighted(one) if form.term_weights else one for key, one in texts.items()})
+    teacher = None if form.teacher is None else teacher_vectors(form.teacher, len(PASSAGES))
+    texts = {key: weighted(one) if form.term_weights else one for key, one in texts.items()}
+    return objective, Batch(0, texts, teacher=teacher)
 
 
 def _with_noise(module: Any) -> Any:

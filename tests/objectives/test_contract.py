@@ -79,7 +79,8 @@ def row_of(whole: Batch, row: int) -> Batch:
         weights = None if text.weights_BL is None else text.weights_BL[rows, :length]
         return TokenRows(text.ids_BL[rows, :length], text.lengths_B[rows], text.keys_B[rows], weights)
 
-    return replace(whole, texts={name: part(text) for name, text in whole.texts.items()})
+    teacher = None if whole.teacher is None else whole.teacher[row : row + 1]
+    return replace(whole, texts={name: part(text) for name, text in whole.texts.items()}, teacher=teacher)
 
 
 def apart(objective: Any, read: Batch) -> tuple[dict[str, Part], tuple[Tensor, ...]]:
@@ -120,7 +121,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 @pytest.mark.parametrize("case", [*PRETRAINING, "ict, crops", "simcse, MLM", "retromae, basic"])
 def test_draws_depend_on_keys_alone(case: str) -> None:
-    """Also while a generator's dropout is on; two methods draw nothing."""
+    """Also while a generator's dropout is on; three methods draw nothing."""
     objective = built(case).train()
     read = batch_for(objective.config, [30, 5, 12, 21], [17, 19, 15, 11])
     first = list(tensors(objective.draw(read)))
@@ -129,7 +130,7 @@ def test_draws_depend_on_keys_alone(case: str) -> None:
     epoch = {name: replace(text, keys_B=row_keys(7, 1, np.arange(4))) for name, text in read.texts.items()}
     other = tensors(objective.draw(replace(read, texts=epoch)))
     same = all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(first, other, strict=True))
-    assert same == (case in ("simcse", "weak_pairs"))
+    assert same == (case in ("simcse", "weak_pairs", "distil_vectors"))
 
 
 HEADS: dict[str, set[str]] = {
@@ -140,7 +141,7 @@ HEADS: dict[str, set[str]] = {
     "master": {"decoders"}, "simlm": {"decoder", "generator"}, "tsdae": {"attentions"}, "simcse": {"projection"},
     "diffcse": {"discriminator", "generator", "projector"}, "laprador": {"cache_KD", "cached"},
     "dupmae, paper": {"decoder", "projection"}, "dupmae, ordinary tokens": set(),
-    "simcse, plain": set(),
+    "simcse, plain": set(), "distil_vectors": {"teacher_projection"},
 }  # fmt: skip
 """What is dropped after training, by the first part of its name; of others nothing."""
 
@@ -290,9 +291,11 @@ def test_a_loss_without_terms_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", COUPLED)
 def test_a_method_whose_rows_meet_says_so(name: str) -> None:
-    """With one row its contrastive term is 0."""
+    """With one row its contrastive term is 0; where rows meet in a regulariser alone, a row has a loss without it."""
     config = PRETRAINING[name].Config()
-    assert config.compares_rows and terms(config, 1).get("contrastive", 0.0) == 0.0
+    assert config.compares_rows == (name != "distil_vectors")
+    of_one_row = terms(config, 1)
+    assert of_one_row.get("contrastive", 0.0) == of_one_row.get("spread", 0.0) == 0.0
 
 
 TRAIN = TrainConfig(steps=1, batch_size=1, learning_rate=1e-3)

@@ -1,3 +1,3 @@
-from tests.support.training.fixtures import corpus, pseudo_queries, spans, tokens
+from tests.support.training.fixtures import corpus, pseudo_queries, spans, tokens, vectors
 
-__all__ = ["corpus", "pseudo_queries", "spans", "tokens"]
+__all__ = ["corpus", "pseudo_queries", "spans", "tokens", "vectors"]

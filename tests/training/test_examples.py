@@ -94,6 +94,25 @@ def test_weights_are_padded_beside_their_tokens_in_every_micro_batch(tokens, tmp
             assert rows.weights_BL.tolist() == (rows.ids_BL / 4096).tolist(), "padding has id 0 and weight 0"
 
 
+def test_a_teachers_vectors_are_those_of_the_rows_in_every_micro_batch(tokens, vectors):
+    all_vectors = np.concatenate([np.load(f"{vectors}/dense/{name}") for name in (vectors / "dense").names()])
+    examples = PassageExamples(tokens, "f", vectors=vectors, by_length=False)
+    worker = WorkerSteps(examples, batch_size=10, seed=0, rank=0, size=1, start=0, stop=40)
+    plain = {step: texts["passage"].rows for step, texts in local_reader(worker)}
+    for one in batches_ahead(local_reader, worker, steps=40, pad_id=0, micro_batch=4, pin=False):
+        assert [len(batch.teacher) for batch in one.micro] == [4, 4, 2]
+        read = np.concatenate([batch.teacher.numpy() for batch in one.micro])
+        np.testing.assert_array_equal(read, all_vectors[plain[one.step]])
+
+
+def test_vectors_of_other_tokens_are_refused(tokens, vectors, tmp_path):
+    (tmp_path / "dense").mkdir()
+    for name in (vectors / "dense").names():
+        np.save(tmp_path / "dense" / name, np.load(f"{vectors}/dense/{name}")[1:])
+    with pytest.raises(ValueError, match="119 vectors for 120 passages"):
+        PassageExamples(tokens, "f", vectors=Place(str(tmp_path))).open().read(np.arange(4), 0, 0)
+
+
 def test_weights_of_other_tokens_are_refused(tokens, tmp_path):
     place = write_weights(tokens, tmp_path)
     name = (tokens / "passages").names()[0]
@@ -188,8 +207,8 @@ def groups(tokens: Place, found: PairExamples, epoch: int = 0) -> dict[str, list
     rows = np.arange(source.count)
     texts = source.read(rows, 0, epoch)
     text = texts["passage"]
-    assert text.scores.dtype == np.float32
-    pairs = list(zip(TokenTable(tokens / "passages").doc_ids(text.rows), text.scores.tolist(), strict=True))
+    assert text.teacher.dtype == np.float32
+    pairs = list(zip(TokenTable(tokens / "passages").doc_ids(text.rows), text.teacher.tolist(), strict=True))
     return {name: pairs[row * source.group :][: source.group] for row, name in enumerate(asked(tokens, texts))}
 
 
@@ -213,8 +232,8 @@ def test_scores_lie_beside_their_queries_in_every_micro_batch(tokens, corpus, tm
     worker = WorkerSteps(found, batch_size=10, seed=0, rank=0, size=1, start=0, stop=3)
     plain = {step: texts for step, texts in local_reader(worker)}
     for one in batches_ahead(local_reader, worker, steps=3, pad_id=0, micro_batch=4, pin=False):
-        assert [tuple(batch.teacher_QG.shape) for batch in one.micro] == [(4, 4), (4, 4), (2, 4)]
-        flat = [score for batch in one.micro for score in batch.teacher_QG.reshape(-1).tolist()]
+        assert [tuple(batch.teacher.shape) for batch in one.micro] == [(4, 4), (4, 4), (2, 4)]
+        flat = [score for batch in one.micro for score in batch.teacher.reshape(-1).tolist()]
         names = asked(tokens, plain[one.step])
         docs = TokenTable(tokens / "passages").doc_ids(plain[one.step]["passage"].rows)
         assert flat == [scores[names[place // 4], doc] for place, doc in enumerate(docs)]

@@ -156,10 +156,10 @@ def test_all_of_a_batch_is_moved_and_nothing_is_made_up():
     moved = to_device(Batch(4, {"query": rows, "passage": weighted}, 2, 0.5, torch.rand(1, 2)), meta)
     assert (moved.step, moved.group, moved.progress, list(moved.texts)) == (4, 2, 0.5, ["query", "passage"])
     own = moved.texts["passage"]
-    for tensor in (own.ids_BL, own.lengths_B, own.keys_B, own.weights_BL, moved.teacher_QG):
+    for tensor in (own.ids_BL, own.lengths_B, own.keys_B, own.weights_BL, moved.teacher):
         assert tensor.device == meta
     moved = to_device(Batch(0, {"query": rows}), meta)
-    assert moved.teacher_QG is None and moved.texts["query"].weights_BL is None
+    assert moved.teacher is None and moved.texts["query"].weights_BL is None
 
 
 def test_the_rate_rises_stays_and_falls():

@@ -108,6 +108,18 @@ def test_reports_cover_every_step_and_change_no_value(tokens, whole, tmp_path, m
         assert values["train/mlm"] == pytest.approx(values["train/loss"])
 
 
+def test_a_killed_distillation_goes_on_to_the_same_bits(tokens, vectors, tmp_path):
+    train = {"steps": 8, "checkpoint_every": 3, "micro_batch": 5}
+    spec = {"objective": {"name": "distil_vectors"}, "vectors": str(vectors), "train": train}
+    run_here(spec_of(tokens, tmp_path / "whole", **spec))
+    with pytest.raises(Stopped):
+        run_here(spec_of(tokens, tmp_path / "killed", **spec), stop_at=5)
+    run_here(spec_of(tokens, tmp_path / "killed", **spec))
+    assert_same_run(trace_of(tmp_path / "killed"), trace_of(tmp_path / "whole"), within=0.0)
+    for name in ("model/model.safetensors", "model/heads.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tokens, tmp_path):
     run_here(spec_of(tokens, tmp_path / "good", stop_after=10))
     spoil(tmp_path / "good" / "checkpoint")

@@ -38,7 +38,7 @@ from tests.support.benchmark.tiny import write_collection
 from tests.support.objectives.texts import random_texts, token_rows
 from tests.support.retrieve.collection import made, ranked_by_bm25
 
-NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights")
+NAMES = ("tokens", "corpus", "spans", "pseudo_queries", "weights", "vectors")
 PLACES = {name: Place(f"store/{name}") for name in NAMES}
 
 
@@ -63,6 +63,8 @@ def test_rows_are_what_the_objective_reads():
         tokens, "pseudo_queries", pseudo_queries=PLACES["pseudo_queries"]
     )
     assert not setup_of("simcse").rows.by_length, "where rows meet, batches are not grouped by length"
+    distilled = PassageExamples(tokens, "tokens", by_length=False, vectors=PLACES["vectors"])
+    assert setup_of("distil_vectors").rows == distilled
     assert (setup_of("mlm").longest, setup_of("cotmae").longest) == (48, 40)
 
 

@@ -135,7 +135,7 @@ def searched_only(benchmark: Benchmark) -> dict[str, CorpusConfig]:
 SECTIONS = ("objective", "backbone", "representation")
 """Where the fields of a variant are looked for, in this order."""
 
-HEADLESS = ("simcse", "diffcse", "ict", "laprador", "spider", "e5", "gte")
+HEADLESS = ("simcse", "diffcse", "ict", "laprador", "spider", "e5", "gte", "distil_vectors")
 """Systems that leave the MLM head as it was."""
 
 

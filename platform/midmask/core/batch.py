@@ -33,7 +33,9 @@ class Batch:
 
     Pre-training: "passage", and "context" where the objective reads pairs: row i of both belong together (two spans of
     a document; a passage and its pseudo-query). Fine-tuning: "query" and "passage", the latter with `group` rows per
-    query in query order, the positive first; teacher_QG is then a teacher's score of each, float32, if there is one.
+    query in query order, the positive first.
+    teacher: what a teacher gives, if there is one, float32: in pre-training its vector of each passage, [B, D]; in
+    fine-tuning its score of each, [Q, G].
     progress: how much of the whole run lies behind this step, in [0, 1).
     """
 
@@ -41,7 +43,7 @@ class Batch:
     texts: dict[str, TokenRows]
     group: int = 1
     progress: float = 0.0
-    teacher_QG: Tensor | None = None
+    teacher: Tensor | None = None
 
 
 @dataclass(frozen=True)

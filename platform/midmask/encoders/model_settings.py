@@ -24,7 +24,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from midmask.core.config import Config, added, as_user_error
-from midmask.encoders.reading import what_is_wrong
+from midmask.encoders.reading import read_folder_settings, what_is_wrong
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
 from midmask.store.pretrained import transformer_folder
@@ -100,6 +100,21 @@ def _read_own(path: Path) -> ModelSettings:
         return ModelSettings.model_validate(data)
     except ValidationError as error:
         raise as_user_error(error, str(path)) from None
+
+
+def vector_width(folder: Path, named: str) -> int:
+    """Width of a model's dense vectors: of its projection, else of its hidden states.
+
+    Args:
+        named: what the folder was given for, with its name, for the errors.
+
+    Raises:
+        UserError: if it holds no model or one without a dense vector, or as `read_facts`.
+    """
+    hidden, representation = read_folder_settings(folder, named), read_facts(folder).representation
+    if representation.dense is None:
+        raise UserError(f"{named}: it gives no dense vector of a text; name an encoder that gives one, such as minilm")
+    return int(representation.width or hidden.hidden_size)
 
 
 MODULES_FILE = "modules.json"

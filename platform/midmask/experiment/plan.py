@@ -17,9 +17,11 @@ from midmask.encoders.backbone import BackboneConfig, shape_of
 from midmask.encoders.precision import Precision, processor_precision
 from midmask.errors import UserError
 from midmask.evaluation.step import EvaluateConfig
+from midmask.experiment.changes import as_folder_reads
 from midmask.experiment.graph import Step
 from midmask.experiment.schema import Recipe
 from midmask.experiment.searching import (
+    adopted,
     bm25_ranking,
     evaluation_step,
     fused_ranking,
@@ -32,10 +34,12 @@ from midmask.experiment.training_steps import Stages, Survey, pretraining_tokens
 from midmask.mining.mine import MineConfig
 from midmask.queries.pseudo_queries import PseudoQueriesConfig
 from midmask.queries.terms import StatisticsConfig
+from midmask.retrieve.encode import EncodeConfig
 from midmask.retrieve.index import IndexFields
 from midmask.retrieve.search import PoolFields
 from midmask.store.artifact import load
 from midmask.store.place import Place
+from midmask.store.pretrained import model_folder
 
 
 def find_precision(backbone: BackboneConfig) -> Mapping[str, Precision]:
@@ -197,9 +201,23 @@ def _plan_pretraining(
     form = recipe.objective.row_form()
     names = {form.rows, "weights"} if form.term_weights else {form.rows}
     inputs = {**always, **{name: step for name, step in derived.items() if name in names}}
+    if form.teacher is not None:
+        inputs["vectors"] = _teacher_vectors(recipe, form.teacher, always["tokens"].inputs["corpus"], survey)
     places = {place: survey.folder(place) for place in recipe.objective.places()}
     content = {**survey.folder(recipe.backbone.name), **places}
     return Step("pretrain", config, inputs, content=content, resume=resume, path="pretrain")
+
+
+def _teacher_vectors(recipe: Recipe, name: str, corpus: Step, survey: Survey) -> Step:
+    """The dense vectors of a collection's passages by an encoder from elsewhere. It reads them by its own tokenizer and
+    as far as it can, with titles where the recipe has them.
+    """
+    folder, content = model_folder(name, field="objective.teacher").absolute(), survey.folder(name)
+    whole = recipe.model_copy(update={"excerpt": None})
+    read = as_folder_reads(whole, folder, ("tokens.titles",)).tokens.model_copy(update={"tokenizer": name})
+    tokens = Step("tokenise", read, {"corpus": corpus}, content=content)
+    config = EncodeConfig(side="passages", threads=recipe.evaluation.threads)
+    return Step("encode", config, {"model": adopted(str(folder), content), "tokens": tokens})
 
 
 def keep_stages(trainings: Mapping[str, Step], storage: Place, folder: Place) -> None:

@@ -1,13 +1,12 @@
 """The steps behind a ranked list: who encodes what, and who ranks. Evaluation and mining both start from one."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from midmask.core.config import file_fingerprint
 from midmask.encoders.backbone import BackboneConfig, shape_of
-from midmask.encoders.model_settings import read_facts
+from midmask.encoders.model_settings import read_facts, vector_width
 from midmask.encoders.reading import SIZES
 from midmask.encoders.representation import Representation
 from midmask.errors import UserError
@@ -145,8 +144,7 @@ def _dense_width(model: Step) -> int:
     if (width := represented_by(model).width) is not None:
         return width
     if isinstance(model.config, AdoptConfig):
-        settings = json.loads((transformer_folder(Path(model.config.folder)) / "config.json").read_text("utf-8"))
-        return int(settings.get("hidden_size", 0))
+        return vector_width(Path(model.config.folder), f"model = {model.config.folder}")
     while "start" in model.inputs:
         model = model.inputs["start"]
     backbone: BackboneConfig = model.config.backbone  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from midmask.objectives.pretraining.cotmae_qc import QueryAsContext
 from midmask.objectives.pretraining.cotmae_v2 import CoTMAEv2
 from midmask.objectives.pretraining.cotmote import CoTMoTE
 from midmask.objectives.pretraining.diffcse import DiffCSE
+from midmask.objectives.pretraining.distil_vectors import DistilVectors
 from midmask.objectives.pretraining.dupmae import DupMAE
 from midmask.objectives.pretraining.ict import ICT
 from midmask.objectives.pretraining.laprador import LaPraDoR
@@ -61,6 +62,7 @@ PRETRAINING: Registry[Any] = Registry(
         "laprador": LaPraDoR,  # Xu et al. 2022: and two encoders learn so in turn, with a cache of vectors
         "spider": Spider,  # Ram et al. 2022: a window around words that recur in a document finds their other place
         "weak_pairs": WeakPairs,  # Wang et al. 2022, Li et al. 2023: a passage is found by its title
+        "distil_vectors": DistilVectors,  # Vera et al. 2025: a text's vector points where a finished encoder's does
     },
 )
 """What a middle training (`objective`) may be; it reads texts without judgements."""

@@ -12,7 +12,9 @@ from midmask.core.batch import Batch, Loss, Part
 from midmask.core.config import Config
 from midmask.encoders.backbone import Backbone
 from midmask.encoders.families import BackboneShape
+from midmask.encoders.model_settings import vector_width
 from midmask.errors import UserError
+from midmask.store.pretrained import model_folder
 from midmask.text.vocabulary import Vocabulary
 
 KEPT = "backbone."
@@ -29,6 +31,7 @@ class RowForm:
     # How the second span is chosen
     context: Literal["any", "random", "nearby", "overlap", "mixed", "recurring"] = "any"
     term_weights: bool = False  # whether each token comes with its weight
+    teacher: str | None = None  # name or folder of an encoder, whose vector of each passage comes with it
 
 
 class ObjectiveConfig(Config):
@@ -203,6 +206,15 @@ def require_dropout(shape: BackboneShape, name: str) -> None:
             f"{name}: backbone.dropout = 0, so both passes of a text are equal and there is nothing to learn; set "
             "backbone.dropout=0.1"
         )
+
+
+def teacher_width(name: str) -> int:
+    """Width of the vectors of an objective's teacher. name: as in `RowForm`.
+
+    Raises:
+        UserError: if the teacher is not on this machine, or gives no dense vector.
+    """
+    return vector_width(model_folder(name, field="objective.teacher"), f"objective.teacher = {name}")
 
 
 def flat_targets(ids_BL: Tensor, chosen_BL: Tensor) -> tuple[Tensor, Tensor]:

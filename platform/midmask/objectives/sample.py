@@ -8,7 +8,7 @@ import torch
 from midmask.core.batch import Batch, TokenRows
 from midmask.core.torch_randomness import torch_stream
 from midmask.masking.randomness import row_keys
-from midmask.objectives.objective import ObjectiveConfig
+from midmask.objectives.objective import ObjectiveConfig, teacher_width
 from midmask.text.vocabulary import Vocabulary
 
 CONTINUATIONS = 0.2
@@ -31,7 +31,7 @@ def full_rows(rows: int, length: int, words: Vocabulary, *, seed: int) -> TokenR
 
 
 def pretraining_batch(config: ObjectiveConfig, words: Vocabulary, *, rows: int, length: int) -> Batch:
-    """A batch for a middle training: passages, or each with a second span or a pseudo-query."""
+    """A batch for a middle training: passages, or each with a second span, a pseudo-query or a teacher's vector."""
     form = config.row_form()
     texts = {"passage": full_rows(rows, length, words, seed=1)}
     if form.rows in ("spans", "pseudo_queries"):
@@ -39,7 +39,10 @@ def pretraining_batch(config: ObjectiveConfig, words: Vocabulary, *, rows: int, 
         texts["context"] = full_rows(rows, second, words, seed=2)
     if not form.term_weights:
         texts = {name: replace(text, weights_BL=None) for name, text in texts.items()}
-    return Batch(0, texts)
+    if form.teacher is None:
+        return Batch(0, texts)
+    vectors = torch.randn((rows, teacher_width(form.teacher)), generator=torch_stream(3))
+    return Batch(0, texts, teacher=vectors)
 
 
 def finetuning_batch(words: Vocabulary, *, queries: int, group: int, query: int, passage: int) -> Batch:
@@ -53,4 +56,4 @@ def finetuning_batch(words: Vocabulary, *, queries: int, group: int, query: int,
         "passage": full_rows(queries * group, passage, words, seed=2),
     }
     teacher_QG = torch.rand((queries, group), generator=torch_stream(3))
-    return Batch(0, texts, group=group, teacher_QG=teacher_QG)
+    return Batch(0, texts, group=group, teacher=teacher_QG)

@@ -136,6 +136,8 @@ METHODS: dict[str, Method] = {
     # Wang et al. 2022 (E5) and Li et al. 2023 (GTE): titles find their passages.
     "e5": Method("weak_pairs", changes=_TITLES, published=training_sizes(20_000, 32_768, 2e-4, warmup=0.05)),
     "gte": Method("weak_pairs", {"candidates": "all"}, _TITLES),
+    # Vera et al. 2025 (EmbeddingGemma), Akram et al. 2026 (jina-embeddings-v5-text): MiniLM's vectors are the targets.
+    "distil_vectors": Method("distil_vectors"),
     # RetroMAE with the second stage of its paper: negatives mined once by the first stage ("ANCE-style").
     "retromae_ance": Method("retromae", changes={"protocol": "ance", "stages": [FINETUNING, FINETUNING | _MINED]}),
 }

@@ -86,12 +86,12 @@ def _slice(text: TextRows, start: int, size: int, rows: int) -> TextRows:
 
 
 def _teacher(texts: TextColumns, start: int, size: int, rows: int, pin: bool) -> torch.Tensor | None:
-    """The teacher's scores of examples start … start + size - 1 of `rows`, float32 [Q, group]; none without one."""
-    scores = texts["passage"].scores if "passage" in texts else None
-    if scores is None:
+    """What the teacher gives for examples start … start + size - 1 of `rows`, as in `Batch`; none without a teacher."""
+    given = texts["passage"].teacher if "passage" in texts else None
+    if given is None:
         return None
-    teacher_QG = torch.from_numpy(scores.reshape(rows, -1)[start : start + size].copy())
-    return teacher_QG.pin_memory() if pin else teacher_QG
+    teacher = torch.from_numpy(given.reshape(rows, -1)[start : start + size].copy())
+    return teacher.pin_memory() if pin else teacher
 
 
 def padded(text: TextRows, seed: int, epoch: int, pad_id: int, pin: bool = False) -> TokenRows:

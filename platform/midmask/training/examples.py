@@ -31,6 +31,11 @@ ColumnValues = NDArray[Any]
 """A row's values: int32 for token ids, float16 or float32 for term weights."""
 
 
+def groups_of_pools(groups: int, rows: int) -> int:
+    """How many of `groups` row groups the rows of two pools of a batch plan lie in, if all `rows` are spread evenly."""
+    return 2 * -(-POOL * groups // max(1, rows)) + 2
+
+
 class TokenTable:
     """Random access to the shards of a folder: row groups are decoded on demand, the newest kept.
 
@@ -55,7 +60,7 @@ class TokenTable:
         sizes = [self._metadata[shard].row_group(group).num_rows for shard, group in self._groups]
         self._starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.count = int(self._starts[-1])
-        self._kept = min(self.KEPT, 2 * -(-POOL * len(self._groups) // max(1, planned or self.count)) + 2)
+        self._kept = min(self.KEPT, groups_of_pools(len(self._groups), planned or self.count))
         self._decoded: OrderedDict[int, tuple[ColumnValues, list[Ints32]]] = OrderedDict()
 
     def read(self, rows: Rows, picks: Rows | None = None) -> list[ColumnValues]:
@@ -118,7 +123,7 @@ class TextRows(NamedTuple):
     lengths: Ints32  # tokens of each row, [B]
     rows: Rows  # number of the text in each row, int64, [B]
     weights: NDArray[np.float32] | None = None  # term weight of each token, [sum of lengths], if the objective needs it
-    scores: NDArray[np.float32] | None = None  # a teacher's score of each text, [B], if there is a teacher
+    teacher: NDArray[np.float32] | None = None  # a teacher's score of each text, [B], or its vector, [B, D]
 
     def pieces(self) -> Iterator[Ints32]:
         """The rows one by one."""

@@ -69,7 +69,7 @@ def _tells_apart(config: ObjectiveConfig, texts: TextColumns, group: int) -> boo
         return len(set(passages)) > 1
     hard_Q = np.array([len(set(passages[at : at + group])) > 1 for at in range(0, len(passages), group)])
     if isinstance(config, RankingConfig) and config.needs_teacher:
-        scores = texts["passage"].scores
+        scores = texts["passage"].teacher
         return scores is not None and bool((hard_Q & (np.ptp(scores.reshape(-1, group), axis=1) > 0)).any())
     if hard_Q.any():
         return True

@@ -207,5 +207,5 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
         weights_BL = None if rows.weights_BL is None else there(rows.weights_BL)
         return TokenRows(there(rows.ids_BL), there(rows.lengths_B), there(rows.keys_B), weights_BL)
 
-    teacher_QG = None if batch.teacher_QG is None else there(batch.teacher_QG)
-    return replace(batch, texts={name: move(rows) for name, rows in batch.texts.items()}, teacher_QG=teacher_QG)
+    teacher = None if batch.teacher is None else there(batch.teacher)
+    return replace(batch, texts={name: move(rows) for name, rows in batch.texts.items()}, teacher=teacher)

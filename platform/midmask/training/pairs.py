@@ -199,7 +199,7 @@ class PairSource(ExampleSource):
         pieces = [cut_row(text, self._examples.passage_length) for text in self._table.read(passages)]
         return {
             "query": join_texts([cut_row(text, self._examples.query_length) for text in texts], queries),
-            "passage": join_texts(pieces, passages)._replace(scores=scores),
+            "passage": join_texts(pieces, passages)._replace(teacher=scores),
         }
 
     def _names(self, queries: Rows) -> list[str]:

@@ -20,15 +20,27 @@ What is drawn depends on (seed, epoch, row) alone. This module is imported witho
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from midmask.core.arrays import Ints32
+from midmask.core.arrays import Floats, Ints32
 from midmask.errors import UserError
+from midmask.retrieve.blocks import passage_blocks
+from midmask.retrieve.views import load_array
 from midmask.store.place import Place
-from midmask.training.examples import Examples, ExampleSource, TextColumns, TextRows, TokenTable, draw_rows, join_texts
+from midmask.training.examples import (
+    Examples,
+    ExampleSource,
+    TextColumns,
+    TextRows,
+    TokenTable,
+    draw_rows,
+    groups_of_pools,
+    join_texts,
+)
 from midmask.training.plan import Rows
 
 if TYPE_CHECKING:
@@ -47,6 +59,33 @@ class Passages:
         return join_texts(self._ids.read(rows), rows, self._weights.read(rows) if self._weights else None)
 
 
+class TeacherVectors:
+    """The dense vectors of an encoding of all passages by row, a block of them for each row group of the tokens.
+
+    Args:
+        tokens: an artifact of the same passages. planned: rows of the batch plan.
+    """
+
+    def __init__(self, encoded: Place, tokens: Place, *, planned: int) -> None:
+        self._encoded, self._blocks = encoded, passage_blocks(tokens)
+        self._starts = np.array([block.start for block in self._blocks])
+        self._open = lru_cache(groups_of_pools(len(self._blocks), planned))(self._load)
+
+    def read(self, rows: Rows) -> Floats:
+        """The vectors of passages, [B, D]."""
+        blocks = np.searchsorted(self._starts, rows, side="right") - 1
+        places = rows - self._starts[blocks]
+        return np.stack([self._open(int(block))[place] for block, place in zip(blocks, places, strict=True)])
+
+    def _load(self, number: int) -> Floats:
+        """All vectors of a block, memory-mapped where they are a local file."""
+        block = self._blocks[number]
+        vectors = load_array(self._encoded / "dense" / f"{block.name}.npy")
+        if len(vectors) != block.rows:
+            raise ValueError(f"{len(vectors)} vectors for {block.rows} passages: they belong to other tokens")
+        return vectors
+
+
 def lengths_of(tokens: Place) -> Ints32:
     """The tokens of each passage, int32."""
     return (tokens / "lengths.npy").read_array()
@@ -63,6 +102,7 @@ class PassageExamples:
     by_length: bool = True
     pseudo_queries: Place | None = None  # an artifact of them, of which each visit draws one
     excerpt: int | None = None  # tokens that each visit reads of a passage, [CLS] and [SEP] among them; none: all
+    vectors: Place | None = None  # an encoding of the passages by a teacher
 
     def open(self) -> "PassageSource":
         return PassageSource(self)
@@ -81,12 +121,17 @@ class PassageSource(ExampleSource):
             self._queries = TokenTable(examples.pseudo_queries / "pseudo_queries", planned=len(lengths))
         self.count = len(lengths)
         self._passages = Passages(examples.tokens, examples.weights, planned=self.count)
+        self._vectors: TeacherVectors | None = None
+        if examples.vectors is not None:
+            self._vectors = TeacherVectors(examples.vectors, examples.tokens, planned=self.count)
         if examples.by_length:
             self.lengths = lengths if self._excerpt is None else np.minimum(lengths, self._excerpt)
 
     def read(self, rows: Rows, seed: int, epoch: int) -> TextColumns:
         passages = rows if self._kept is None else self._kept[rows]
         columns = {"passage": self._passages.read(passages)}
+        if self._vectors is not None:
+            columns["passage"] = columns["passage"]._replace(teacher=self._vectors.read(passages))
         if self._kept is not None:
             picks = draw_rows(seed, epoch, rows, QUERY, self._counts[rows])
             columns["context"] = join_texts(self._queries.read(passages, picks), self._passages.count + passages)
@@ -276,7 +321,7 @@ def pretraining_examples(
     of a text would have its length.
 
     Args:
-        places: artifacts by name: tokens, and what the objective reads besides: spans, pseudo_queries, weights.
+        places: artifacts by name: tokens, and of spans, pseudo_queries, weights and vectors what the objective reads.
         fingerprint: of the artifact whose rows are read, which their order depends on.
         max_length: tokens of a packed row. excerpt: tokens that each visit reads of a passage; none: all.
     """
@@ -290,4 +335,5 @@ def pretraining_examples(
     if form.rows == "spans":
         return SpanExamples(places["spans"], fingerprint, form.context)
     queries = places["pseudo_queries"] if form.rows == "pseudo_queries" else None
-    return PassageExamples(places["tokens"], fingerprint, weights, by_length, queries, excerpt)
+    vectors = places["vectors"] if form.teacher is not None else None
+    return PassageExamples(places["tokens"], fingerprint, weights, by_length, queries, excerpt, vectors)

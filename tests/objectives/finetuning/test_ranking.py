@@ -60,7 +60,7 @@ def cut(size: int, first: int = 0, last: int = len(QUERIES)) -> list[Batch]:
     """Queries first … last - 1 in batches of some size, padded no further than they must be."""
     ends = [(at, min(at + size, last)) for at in range(first, last, size)]
     parts = [(rows_of(batch(progress=0.3), *end), TEACHER[slice(*end)]) for end in ends]
-    return [replace(part, progress=0.3, teacher_QG=scores) for part, scores in parts]
+    return [replace(part, progress=0.3, teacher=scores) for part, scores in parts]
 
 
 def step(ranking: Ranking, batches: list[Batch], size: int | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

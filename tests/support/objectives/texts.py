@@ -9,6 +9,7 @@ from torch import Tensor
 
 from midmask.core.batch import Batch, TokenRows
 from midmask.masking.randomness import row_keys
+from midmask.objectives.objective import teacher_width
 from midmask.text.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK, FIRST = range(6)
@@ -55,7 +56,7 @@ def batch(passages: list[list[int]], contexts: list[list[int]] | None = None) ->
 
 def batch_for(config: Any, passages: list[int], contexts: list[int], size: int = 60) -> Batch:
     """What a config reads, in texts of these lengths: passages alone or pairs, of which two spans have four words in
-    common, with weights where they are asked for.
+    common, with weights and a teacher's vectors where they are asked for.
     """
     form = config.row_form()
     texts = random_texts(passages, size), random_texts(contexts, size, seed=1)
@@ -63,7 +64,13 @@ def batch_for(config: Any, passages: list[int], contexts: list[int], size: int =
         text[:4] = range(16, 20) if len(text) >= 4 else text
     made = batch(texts[0], texts[1] if form.rows in ("spans", "pseudo_queries") else None)
     weigh = weighted if form.term_weights else lambda rows: rows
-    return replace(made, texts={name: weigh(rows) for name, rows in made.texts.items()})
+    weighed = replace(made, texts={name: weigh(rows) for name, rows in made.texts.items()})
+    return weighed if form.teacher is None else replace(weighed, teacher=teacher_vectors(form.teacher, len(passages)))
+
+
+def teacher_vectors(teacher: str, count: int) -> Tensor:
+    """Random vectors of a teacher's width."""
+    return torch.randn((count, teacher_width(teacher)), generator=torch.Generator().manual_seed(3))
 
 
 def weighted(text: TokenRows) -> TokenRows:

@@ -10,7 +10,7 @@ from midmask.encoders.backbone import BackboneConfig, build_backbone
 from midmask.objectives import FINETUNING, PRETRAINING, CoupledObjective, build_objective
 from midmask.training.loop import accumulate, prepare_model
 from midmask.training.optimiser import TrainConfig
-from tests.support.objectives.texts import random_texts, small_vocabulary, token_rows
+from tests.support.objectives.texts import random_texts, small_vocabulary, teacher_vectors, token_rows
 
 ROWS = 7
 LENGTHS = [9, 14, 5, 11, 7, 12, 8]
@@ -19,6 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "simcse": {"mlm_weight": 0.1},
     "diffcse": {"replaced_weight": 0.5},
     "laprador": {"temperature": 20.0, "cache": 9},
+    "distil_vectors": {},
     "spider": {"temperature": 20.0, "shortest_phrase": 1, "longest_window": 9},
 }
 
@@ -33,12 +34,13 @@ def coupled_objective(name: str) -> CoupledObjective:
 
 
 def batch(name: str) -> Batch:
-    """Seven rows; in fine-tuning each query has two passages."""
+    """Seven rows, with a teacher's vectors where they are read; in fine-tuning each query has two passages."""
     passages = token_rows(random_texts(LENGTHS, seed=1))
     others = token_rows(random_texts([6, 8, 4, 13, 5, 7, 10], seed=2))
     if name == "contrastive":
         return Batch(0, {"query": others, "passage": token_rows(random_texts(LENGTHS * 2, seed=1))}, 2)
-    return Batch(0, {"passage": passages, "context": others})
+    teacher = teacher_vectors("minilm", ROWS) if name == "distil_vectors" else None
+    return Batch(0, {"passage": passages, "context": others}, teacher=teacher)
 
 
 def rows_of(whole: Batch, first: int, last: int) -> Batch:
@@ -49,7 +51,8 @@ def rows_of(whole: Batch, first: int, last: int) -> Batch:
         return TokenRows(rows.ids_BL[some, : int(rows.lengths_B[some].max())], rows.lengths_B[some], rows.keys_B[some])
 
     each = {name: whole.group if name == "passage" else 1 for name in whole.texts}
-    return Batch(0, {name: part(rows, each[name]) for name, rows in whole.texts.items()}, whole.group)
+    texts = {name: part(rows, each[name]) for name, rows in whole.texts.items()}
+    return Batch(0, texts, whole.group, teacher=None if whole.teacher is None else whole.teacher[first:last])
 
 
 def cut(whole: Batch, size: int, first: int = 0, last: int = ROWS) -> list[Batch]:

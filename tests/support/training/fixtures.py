@@ -14,6 +14,7 @@ import pytest
 
 from midmask.queries.document_spans import SPANS, SpansConfig
 from midmask.queries.pseudo_queries import PSEUDO_QUERIES, PseudoQueriesConfig
+from midmask.retrieve.blocks import passage_blocks
 from midmask.store.artifact import Artifact
 from midmask.store.place import Place
 from midmask.text.tokens import TokensConfig, tokenise
@@ -49,6 +50,20 @@ def write_weights(tokens: Place, folder: Path) -> Place:
         table = pa.table({"weights": pa.array(weights, pa.list_(pa.float16()))})
         pq.write_table(table, folder / "weights" / name, row_group_size=70)
     return Place(str(folder))
+
+
+def write_vectors(tokens: Place, folder: Path) -> None:
+    """Random vectors of MiniLM's width, a file for each row group of the tokens, as an encoding has them."""
+    random_ = np.random.default_rng(2)
+    (folder / "dense").mkdir(parents=True)
+    for block in passage_blocks(tokens):
+        np.save(folder / "dense" / f"{block.name}.npy", random_.standard_normal((block.rows, 384), np.float32))
+
+
+@pytest.fixture(scope="session")
+def vectors(tokens: Place, made_once) -> Place:
+    """A teacher's vectors of the passages."""
+    return Place(str(made_once("training-vectors", lambda folder: write_vectors(tokens, folder))))
 
 
 @pytest.fixture(scope="session")

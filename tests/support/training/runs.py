@@ -29,7 +29,7 @@ from midmask.training.pretraining_rows import pretraining_examples
 from midmask.training.run import run_training
 from midmask.training.setup import FinetuneSetup, PretrainSetup, TrainingSetup
 
-PLACES = ("tokens", "spans", "pseudo_queries", "corpus", "start", "resume")
+PLACES = ("tokens", "spans", "pseudo_queries", "vectors", "corpus", "start", "resume")
 
 
 def setup_of(spec: dict) -> TrainingSetup:

@@ -34,6 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "cocondenser": ("spans", {"objective": {"name": "cocondenser", "temperature": 20.0}}, {"micro_batch": 7}),
     "cotmote, experts": ("pseudo_queries", {"objective": {"name": "cotmote"}, "backbone": SPLIT}, {}),
     "contrastive, experts": ("corpus", {**TUNED, "backbone": SPLIT}, {}),
+    "distil_vectors": ("vectors", {"objective": {"name": "distil_vectors"}}, {"micro_batch": 7}),
 }
 """Name -> what is read beside tokens, the run, and what of the training of two differs. Of 15 rows, worker 0 has 8 and
 worker 1 has 7: with micro-batches of 7, two and one."""
@@ -76,7 +77,7 @@ def test_a_killed_job_started_again_is_the_same_run(tokens, tmp_path, objective)
 WORKERS = {"unequal": (7, 3), "equal": (6, 2), "one of them whole": (7, 4)}
 """Rows a step and a micro-batch; in the first, worker 0 has two micro-batches (3 + 1) and worker 1 has one."""
 
-MEETING = ("cocondenser", "contrastive", "diffcse")
+MEETING = ("cocondenser", "contrastive", "distil_vectors", "diffcse")
 """The last has weights of its own where rows meet."""
 
 

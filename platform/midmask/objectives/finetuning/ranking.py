@@ -253,7 +253,7 @@ class Ranking(CoupledObjective):
         query, passage = batch.texts["query"], batch.texts["passage"]
         progress_Q = torch.full_like(query.lengths_B, batch.progress, dtype=torch.float32)
         hashes = fingerprints(query), fingerprints(passage).view(-1, batch.group)
-        return RankingRows(query, passage, *hashes, progress_Q, batch.teacher_QG if self.config.needs_teacher else None)
+        return RankingRows(query, passage, *hashes, progress_Q, batch.teacher if self.config.needs_teacher else None)
 
     def counts(self, drawn: RankingRows) -> dict[str, Tensor]:
         queries, passages = (torch.tensor(len(text.ids_BL)) for text in (drawn.query, drawn.passage))
