@@ -103,9 +103,7 @@ def test_warnings_are_logged_before_anything_is_trained(layout: Layout, tmp_path
         for step in first:
             runner.compute(step)
     logged = [record for record in caplog.records if record.name == "midmask.benchmark.overlap"]
-    assert [record.message[:58] for record in logged] == [
-        "target test: middle training on planted reads 20.0% of 10 "
-    ]
+    assert [record.message[:58] for record in logged] == ["target test: middle training on planted reads 20.0% of 10 "]
 
 
 def test_records_from_before_have_no_overlaps_and_those_of_today_keep_them(layout: Layout, tmp_path: Path) -> None:
