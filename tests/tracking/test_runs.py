@@ -68,6 +68,16 @@ def test_mlflows_pages_open_on_runs_with_a_column_for_each_measure_of_jobs(uri: 
     assert measures == ["metrics.`nq/dev/nDCG_at_10`", "metrics.`squad/dev/nDCG_at_10`"], "the newest job first"
 
 
+def test_where_no_job_has_a_measure_the_columns_are_those_of_evaluations(uri: str, tmp_path: Path) -> None:
+    with Tracker(uri, tmp_path, QUICK) as tracker:
+        for step in ("benchmark", "evaluate"):
+            with tracker.run(step, tags={"midmask.step": step}, params={}) as run:
+                run.log({"squad/dev/nDCG_at_10": 0.5} if step == "evaluate" else {}, step=0)
+    save_view(uri, tmp_path)
+    view = json.loads(MlflowClient(uri).get_experiment(tracker.experiment_id).tags["mlflow.sharedViewState.midmask"])
+    assert "metrics.`squad/dev/nDCG_at_10`" in json.loads(view["state"])["selectedColumns"]
+
+
 def test_four_threads_lose_nothing(uri: str, tmp_path: Path) -> None:
     with Tracker(uri, tmp_path, QUICK) as tracker:
         runs = [tracker.run(f"trial {n}", tags={}, params={}) for n in range(4)]

@@ -182,9 +182,11 @@ def save_view(uri: str, home: Path) -> str:
     appended to the address of the pages. MLflow has no default columns, and keeps a saved view as an experiment's tag.
     """
     client, experiment = create_store(uri, home)
-    jobs = [run for step in JOB_STEPS for run in client.search_runs([experiment], f"tags.`midmask.step` = '{step}'")]
-    jobs.sort(key=lambda run: run.info.start_time, reverse=True)
-    measures = list(dict.fromkeys(key for run in jobs for key in run.data.metrics if is_measure(key)))
+    measures: list[str] = []
+    for steps in (JOB_STEPS, ("evaluate",)):  # a benchmark's measures are in its evaluations alone
+        runs = [run for step in steps for run in client.search_runs([experiment], f"tags.`midmask.step` = '{step}'")]
+        runs.sort(key=lambda run: run.info.start_time, reverse=True)
+        measures = measures or list(dict.fromkeys(key for run in runs for key in run.data.metrics if is_measure(key)))
     widths = {f"metrics.`{key}`": WIDTH for key in measures[:MOST_COLUMNS]}
     columns = [*widths, *(f"tags.`midmask.{name}`" for name in ("recipe", "step", "seed"))]
     state = json.dumps({"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths})
